@@ -108,8 +108,8 @@ INPUT = (
     Mutant(
         "bounds are checked when everything else was",
         "core/objects/manifests.py",
-        "        return over  # nobody",
-        "        problems += over  # nobody",
+        "        return over  # reporting",
+        "        problems += over  # reporting",
         unit("objects/test_bounds"),
     ),
     Mutant(

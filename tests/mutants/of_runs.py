@@ -61,8 +61,8 @@ RUNS = (
     Mutant(
         "a spare is looked after too late to see that all is done",
         "control/running/tend.py",
-        "    _release_spares(turn, run)  # whose pods all ended well at its very limit has not "
-        "reached it\n",
+        "    _release_spares(turn, run)  # before the limit: if all pods ended well, it was not "
+        "exceeded\n",
         "",
         story("runs-done-at-the-very-limit"),
     ),

@@ -1,7 +1,8 @@
-"""A replica's answers to what the API server passes on: certificates, rights, and the plane's word.
+"""A replica's answers to requests that the API server passes on: certificates, rights, and the
+plane.
 
-`leasehold controller --questions` starts it. Only who leads answers; every replica serves
-discovery.
+Started by `leasehold controller --questions`. Only the leader answers questions; every replica
+serves discovery.
 """
 
 import tempfile
@@ -44,34 +45,41 @@ from leasehold.shell.archive.requests import CompactionAsked
 from leasehold.shell.plane import Plane
 from leasehold.shell.query import BadQuestion
 
-AUTHORITY = "leasehold-query-ca"  # the Secret of the authority that all replicas serve under
-_THEIRS = ("tls.crt", "tls.key", "ca.crt")  # as cert-manager writes them
+AUTHORITY = "leasehold-query-ca"  # Secret with the authority under which all replicas serve
+_THEIRS = ("tls.crt", "tls.key", "ca.crt")  # files as cert-manager writes them
 LOOK_EVERY: Millis = 20 * SECOND
-RENEW_EVERY: Millis = 30 * DAY  # a certificate is good for a year
+RENEW_EVERY: Millis = 30 * DAY  # a certificate is valid for a year
 
 _wire = msgspec.json.Decoder(dict[str, object]).decode
 _log = structlog.get_logger("leasehold")
 
 
 class Answers:
+    """Answers questions and compaction requests of a replica, and keeps its certificates valid."""
+
     def __init__(
         self, replica: Replica, client: Client, clock: Clock, *, certificates: Path | None = None
     ) -> None:
-        """`certificates`: where somebody else may put some, which then count."""
+        """Prepare to answer.
+
+        `certificates`: a folder into which e.g. cert-manager may put certificates, which then have
+        priority.
+        """
         self._folder = certificates
-        self._shown = b""  # which of them we serve with
+        self._shown = b""  # the certificates from that folder that we serve with
         self._replica = replica
         self._client = client
         self._clock = clock
         self._reviews = Reviews(client, clock)
-        self._authority = b""  # under which we serve, once we do; with the one before it
+        self._authority = b""  # the authority we serve under, with the one before it
         self._kept: dict[str, bytes] = {}
         self._renew_at: Instant = 0
         self._proxy: FrontProxy | None = None
         self._aggregated: Aggregated | None = None
 
     async def serve(self, host: str, port: int) -> web.AppRunner | None:
-        """None where the API server passes nothing on; then `kubectl runs` has nobody to ask."""
+        """Start serving; None if the API server passes nothing on, so that `kubectl runs` cannot
+        be answered."""
         try:
             self._proxy = await front_proxy(self._client)
         except NoFrontProxy:
@@ -83,8 +91,7 @@ class Answers:
             return await self._aggregated.serve(host, port, made.cert_path, made.key_path)
 
     async def keep_up(self) -> None:
-        """For ever: whom we believe is what the API server says, which may change its authorities,
-        and our certificate is never about to end."""
+        """Keep the trusted authorities and our own certificate up to date, forever."""
         while True:
             await self._clock.sleep(LOOK_EVERY)
             try:
@@ -103,7 +110,7 @@ class Answers:
         if theirs != self._shown or (not theirs and self._clock.now() >= self._renew_at):
             before = self._authority
             with self._certificates() as made:
-                # Whoever connects must know the new authority before it is shown to them.
+                # Clients must know the new authority before it is shown to them.
                 if made.ca_pem not in before:
                     self._authority = made.ca_pem + before
                     if self._replica.plane is not None and self._replica.plane.is_leading:
@@ -112,8 +119,8 @@ class Answers:
 
     @contextmanager
     def _certificates(self) -> Iterator[Certificates]:
-        """Those that somebody made for us, or a new one of our own authority, as files for as long
-        as they are read."""
+        """Yield certificates as files: those put into the folder, or new ones signed by our
+        authority."""
         theirs = self._theirs()
         if theirs and self._folder is not None:
             ca = (self._folder / "ca.crt").read_bytes()
@@ -130,7 +137,8 @@ class Answers:
             yield made
 
     def _theirs(self) -> bytes:
-        """What is in the folder that somebody else fills; empty while it is not whole."""
+        """Return the contents of the folder that is filled externally; empty while it is
+        incomplete."""
         if self._folder is None:
             return b""
         try:
@@ -139,7 +147,7 @@ class Answers:
             return b""
 
     async def begin(self) -> None:
-        """We decide now, and answer: the API server is told to pass questions on."""
+        """Register the API for questions, now that this replica leads."""
         try:
             if not await register(self._client, NAMESPACE, self._authority):
                 _log.warning("no questions", message=f"there is no Service {NAMESPACE}/{SERVICE}")
@@ -147,7 +155,7 @@ class Answers:
             _log.warning("no questions", message=f"the API cannot be registered: {error}")
 
     async def end(self) -> None:
-        """We stop, and do not know whether anybody comes after us; who does registers it again."""
+        """Withdraw the API for questions. The next leader, if any, registers it again."""
         try:
             await withdraw(self._client)
         except StoreError as error:
@@ -162,7 +170,7 @@ class Answers:
             raise _undecided()
         if question == COMPACTION:
             return await self._compact(asker, plane, body)
-        # A manifest's own namespace counts; the parameter is for one that names none.
+        # A manifest's own namespace has priority over the parameter.
         namespace = text_at(part(body or {}, "metadata"), "namespace")
         namespace = namespace or params.get("namespace", "")
         owner = text_at(part(body or {}, "spec"), "owner")
@@ -176,7 +184,8 @@ class Answers:
             raise AnswerRefused(503, "ServiceUnavailable", said) from None
 
     async def _compact(self, asker: Asker, plane: Plane, body: Wire | None) -> Wire:
-        """For who may; the API server lets everybody through who may ask questions."""
+        """Compact the ledger if the caller may; the API server passes on requests of everybody
+        who may ask."""
         if body is None:
             raise AnswerRefused(405, "MethodNotAllowed", f"{COMPACTION} is posted to")
         try:

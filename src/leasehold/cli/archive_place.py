@@ -1,4 +1,4 @@
-"""Where an archive is that somebody named: a folder, or a bucket with a copy of it here."""
+"""Locates a named archive: a folder, or a bucket with a local copy."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ CACHE = "LEASEHOLD_CACHE"  # the variable that names the folder for copies
 
 
 def folder_at(named: str) -> Path:
-    """Of a server on one machine, whose archive lies beside it."""
+    """Return the archive's folder for a server on one machine; a bucket is refused."""
     if is_bucket(named):
         raise click.ClickException(
             f"ledger.archive: {named} is a bucket, and for `leasehold controller`; name a folder"
@@ -21,14 +21,17 @@ def folder_at(named: str) -> Path:
 
 
 def archive_at(named: str) -> tuple[Path | None, Bucket | None]:
-    """The folder to read and write, if any was named, and what it is a copy of; raises
-    `BucketTrouble`."""
+    """Return the folder to read and write, if an archive was named, and its bucket, if it is a
+    copy.
+
+    Raises `BucketTrouble`.
+    """
     if not named:
         return None, None
     if not is_bucket(named):
         return Path(named), None
     cache = os.environ.get(CACHE) or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    # Two archives share no copy, whatever their last folder is called.
+    # A hash, so that two archives never share a copy.
     digest = hashlib.sha256(named.encode()).hexdigest()[:16]
     folder = Path(cache) / "leasehold" / "archive" / digest
     return folder, Bucket(named, folder)

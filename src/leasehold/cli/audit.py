@@ -1,7 +1,7 @@
-"""`leasehold audit`: leases, pods and balances of a data folder agree, or each record is named.
+"""`leasehold audit`: check that leases, pods and balances of a data folder agree.
 
-Beside a server that runs, things are on their way from one record to another: what disagrees is
-looked at again, and only what stays is told.
+While a server runs, changes are on their way between records. So disagreements are checked again,
+and only those that stay are reported.
 """
 
 import time
@@ -48,7 +48,7 @@ def command(data: DataFolder) -> None:
 def _look(data: DataFolder, config: Config) -> tuple[int, list[str]]:
     with snapshot_of(data) as snapshot:
         if not snapshot.head() and not snapshot.lines():
-            return 0, []  # no server ever began with it
+            return 0, []  # no server ever started with it
         return _compare(snapshot, config)
 
 

@@ -1,7 +1,7 @@
-"""What stands behind the server of `leasehold up`: logs, questions, metrics, judgement of edits.
+"""The backend of `leasehold up`'s server: logs, questions, metrics, and checks of edits.
 
-Made by `embedded`, for the REST facade and for the pages. Each function passes a request on to the
-part that knows, and says its refusal in the server's words.
+Made by `embedded` for the REST facade and the pages. Each function passes a request on and turns
+refusals into the server's errors.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,6 +22,8 @@ from leasehold.shell.query import BadQuestion
 
 @dataclass(frozen=True, slots=True)
 class Backing:
+    """The functions behind the REST facade and the pages."""
+
     plane: Plane
     agent: Agent
     clock: Clock
@@ -61,7 +63,8 @@ class Backing:
         return self.plane.metrics.text()
 
     async def judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
-        """Return what is wrong with an edit that only the World knows: that nobody pays for it."""
+        """Return the problems of an edit that only the World can see: that it is not covered by
+        payers."""
         world = await self.plane.at_rest()
         if world is None or old is None or new.get("kind") != "Run":
             return []

@@ -1,4 +1,4 @@
-"""`leasehold backup TO.tar`: everything of a data folder but its pods, taken while jobs run."""
+"""`leasehold backup TO.tar`: copy a data folder without its pods, also while jobs run."""
 
 import time
 from pathlib import Path

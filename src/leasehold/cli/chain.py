@@ -1,4 +1,4 @@
-"""The batches of a live ledger, as the dashboard gives them to a browser that digests them."""
+"""The batches of a live ledger, for browsers that verify the chain on the dashboard."""
 
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.names import Wire
@@ -13,7 +13,8 @@ from leasehold.web.house import BatchLine, Chain
 async def committed_chain(
     plane: Plane, store: Store, clock: Clock, *, after: int, limit: int
 ) -> Chain:
-    """Those after this one, at most so many, and the digest that the first of them follows."""
+    """Return at most `limit` batches after `after`, and the digest that the first of them
+    follows."""
     specs = []
     for name in plane.controller.batches_from(after, limit + 1):
         try:

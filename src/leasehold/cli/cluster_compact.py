@@ -1,7 +1,7 @@
-"""`leasehold ledger compact` of a cluster: asks the replica that decides, through the API server.
+"""`leasehold ledger compact` on a cluster: asks the leading replica through the API server.
 
-With the caller's own rights, as every question. A compaction may take long, and another replica may
-come to decide meanwhile: it is asked again until one of them has ended it.
+Uses the caller's own rights. A compaction may take long and the leader may change meanwhile, so it
+is asked again until some replica has finished.
 """
 
 import time
@@ -14,12 +14,12 @@ from leasehold.shell.archive.compactor import Compacted
 from leasehold.shell.archive.requests import NAME, CompactionTold
 
 WAIT_S = 3600
-GONE_S = 60  # that nobody may decide in between
+GONE_S = 60  # how long there may be no leader in between
 PAUSE_S = 0.5
 
 
 def ask_cluster(kubeconfig: str, context: str, keep: str) -> tuple[Compacted | None, str]:
-    """What left the store, and what stood in the way; raises `Failure`."""
+    """Return what left the store, and what problem there was. Raises `Failure`."""
     server = connect(kubeconfig, context, timeout_s=60)
     deadline = time.monotonic() + WAIT_S
     told = _asked(server, keep, "")
@@ -31,7 +31,7 @@ def ask_cluster(kubeconfig: str, context: str, keep: str) -> tuple[Compacted | N
             told = _asked(server, keep, told.request)
             heard = time.monotonic()
         except Failure as failure:
-            # Who has come to decide says so; who was asked and is gone does not.
+            # These come from a replica that is gone or not leading yet; other errors are real.
             if failure.status not in (0, 502, 503, 504) or time.monotonic() - heard > GONE_S:
                 raise
             time.sleep(PAUSE_S)

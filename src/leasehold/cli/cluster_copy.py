@@ -1,7 +1,7 @@
-"""The ledger of a cluster as a data folder that is thrown away: what reads the one reads the other.
+"""Copies the ledger of a cluster into a temporary data folder, so that the same code reads both.
 
-Used by the commands that answer from a ledger. Everything is listed at one version of the API
-server, so that the copy is one moment of the cluster, and nothing is written there.
+Used by the commands that read a ledger. Everything is listed at one version of the API server, so
+that the copy is consistent. Writes nothing to the cluster.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from leasehold.ports.store import StoreError, WatchExpired
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.folder import DataFolder
 
-# The head first: nothing of the ledger is newer than the version at which it was read.
+# The head first: no part of the ledger is newer than the version at which it was read.
 KINDS = (
     "LedgerHead",
     "LedgerBatch",
@@ -53,7 +53,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class ClusterCopy(DataFolder):
-    """Made anew each time somebody looks at it."""
+    """A temporary data folder, filled again each time it is read."""
 
     def __init__(self, root: Path, load: Callable[[], KubeContext], archive: Path | None) -> None:
         super().__init__(root)
@@ -121,7 +121,7 @@ async def _read(store: KubernetesStore) -> list[Change]:
 
 
 def _archive(named: str) -> Path | None:
-    """A bucket is read into its copy first."""
+    """Return the archive's folder; a bucket is copied there first."""
     try:
         folder, bucket = archive_at(named)
         if bucket is not None:
@@ -132,9 +132,9 @@ def _archive(named: str) -> Path | None:
 
 
 def ledger_options(command: F) -> F:
-    """`--data`, or a cluster instead; the command is given a data folder either way.
+    """Add `--data` and the options for a cluster; the command gets a data folder in both cases.
 
-    Without options it is what KUBECONFIG names.
+    Without options KUBECONFIG decides.
     """
 
     @click.option("--kubeconfig", default="", help="Of the cluster of this kubeconfig instead.")

@@ -38,7 +38,8 @@ def show(data: DataFolder | None, config_file: Path | None) -> None:
 
 
 def read_config(data: DataFolder | None, config_file: Path | None) -> Config:
-    """The named file, or the data folder's own, or the defaults; mistakes end the command."""
+    """Read the named file, otherwise the data folder's, otherwise the defaults. A mistake ends
+    the command."""
     if config_file is not None:
         return read_config_file(config_file)
     if data is None or not data.config.is_file():

@@ -1,4 +1,5 @@
-"""`leasehold controller`: the controllers against a Kubernetes cluster, as one of any replicas."""
+"""`leasehold controller`: run the controllers against a Kubernetes cluster, as one of its
+replicas."""
 
 import asyncio
 import os
@@ -30,8 +31,8 @@ from leasehold.shell import logs
 from leasehold.shell.config import Asking, Config
 
 # The API server keeps every object in memory, and etcd has 2 GiB for all of them. A spare has no
-# pod: other schedulers and autoscalers do not see that its GPUs are taken. RBAC decides there who
-# may read whose Runs, so answers show no other team's names.
+# pod, so other schedulers and autoscalers do not see its GPUs as taken. On clusters RBAC decides
+# who may read whose Runs, so answers hide the names of other tenants.
 ON_CLUSTERS = Config(
     policy=Policy(max_objects=50_000, spares_on_reserved=True),
     asking=Asking(hide_tenants=True),
@@ -41,7 +42,7 @@ _log = structlog.get_logger("leasehold")
 
 @dataclass(frozen=True)
 class Doors:
-    """Where a replica can be asked; None: not there."""
+    """The addresses that a replica serves; None: not served."""
 
     probes: tuple[str, int]
     questions: tuple[str, int] | None
@@ -159,7 +160,7 @@ async def _open(
     tasks: AsyncioTasks,
     opened: AsyncExitStack,
 ) -> None:
-    """Everything that can be asked of a replica; `opened` closes it."""
+    """Start everything that a replica serves; `opened` closes it."""
     host, port = doors.probes
     served = await serve_probes(host, port, troubles=replica.troubles, metrics=replica.metrics)
     opened.push_async_callback(served.cleanup)
@@ -189,7 +190,7 @@ def _address(text: str, option: str) -> tuple[str, int]:
 
 
 async def _check(client: Client) -> None:
-    """The first questions to a cluster, whose answers a person should read."""
+    """Check the access to the cluster, with errors that an operator understands."""
     try:
         await client.read(f"/apis/{API_VERSION}/runs", {"limit": "1"})
     except NotFound:

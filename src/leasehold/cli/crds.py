@@ -1,4 +1,4 @@
-"""`leasehold crds`: our kinds as CustomResourceDefinitions, as YAML for `kubectl apply -f -`."""
+"""`leasehold crds`: print our kinds as CustomResourceDefinitions, for `kubectl apply -f -`."""
 
 import click
 import yaml

@@ -1,8 +1,8 @@
-"""The `--data` option: where an embedded control plane keeps everything, and its default.
+"""The `--data` option: the data folder of an embedded control plane, and its default.
 
 `data_option` is for commands that make or fill a folder. `server_data_option` is for commands that
-work on the folder of a server: without --data and LEASEHOLD_DATA they follow KUBECONFIG, as kubectl
-and `leasehold runs` do. The folder itself is `shell.folder`'s.
+work on a server's folder: without --data and LEASEHOLD_DATA they follow KUBECONFIG, as kubectl and
+`leasehold runs` do. `shell.folder` has the folder itself.
 """
 
 import os
@@ -22,7 +22,7 @@ _DEFAULT = "/var/lib/leasehold as root, else ~/.local/share/leasehold"
 
 
 def default_data() -> Path:
-    """/var/lib/leasehold for root; for anybody else a folder among their own data."""
+    """Return /var/lib/leasehold for root, for other users a folder in their own data."""
     if os.geteuid() == 0:
         return Path("/var/lib/leasehold")
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -34,12 +34,12 @@ def data_option(command: F) -> F:
 
 
 def server_data_option(command: F) -> F:
-    """`--data` of a command that works on nothing but a folder."""
+    """Add `--data` to a command that works on a folder only."""
     return _option(f"that of the server that KUBECONFIG names; else {_DEFAULT}", _required)(command)
 
 
 def ledger_data_option(command: F) -> F:
-    """`--data` of a command that can also work on a cluster: None if KUBECONFIG names one."""
+    """Add `--data` to a command that also works on a cluster: None if KUBECONFIG names one."""
     return _option(f"what KUBECONFIG names; else {_DEFAULT}", _found)(command)
 
 
@@ -82,8 +82,8 @@ def _required(ctx: click.Context, param: click.Parameter, value: Path) -> DataFo
 
 
 def _folder_of(context: KubeContext, default: Path) -> DataFolder | None:
-    """`leasehold up` writes the kubeconfig of a folder into it: look beside the files that
-    KUBECONFIG names, and into the default folder."""
+    """Return the data folder of a server. Looks beside the files in KUBECONFIG and in the
+    default folder, because `leasehold up` writes its kubeconfig into the folder."""
     listed = os.environ["KUBECONFIG"].split(os.pathsep)
     for root in (*(Path(each).resolve().parent for each in listed if each), default):
         folder = DataFolder(root)

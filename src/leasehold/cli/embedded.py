@@ -1,7 +1,7 @@
-"""The embedded control plane, put together: store, controller, node agent, reception.
+"""The embedded control plane: makes and connects store, controller, node agent and reception.
 
-`leasehold up` runs it. This is the composition root and nothing else: every part is made here,
-handed to the others, started, and stopped in the opposite order. What the parts do is theirs.
+Run by `leasehold up`. Only the composition root: every part is made here, given to the others,
+started, and stopped in the opposite order.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ from leasehold.shell.terms import Terms
 
 GATHER: Millis = 10
 LOOK_MS: Millis = 50
-START_PATIENCE: Millis = 5_000  # with a store that refuses what a start must write
+START_PATIENCE: Millis = 5_000  # how long the store may refuse what a start must write
 LAST_LOOKS = 60
 NAMESPACES = ("default", "leasehold-system")
 
@@ -53,6 +53,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
+    """What `leasehold up` was asked to run."""
+
     folder: DataFolder
     config: Config
     nodes: Sequence[LocalNode]
@@ -67,7 +69,7 @@ class UpSettings:
 
 
 class Embedded:
-    """Started by `start`, over when `stop` returns."""
+    """The parts of an embedded control plane, from `start` to `stop`."""
 
     def __init__(self, settings: UpSettings, clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         self._settings = settings
@@ -75,7 +77,7 @@ class Embedded:
         self._tasks = tasks
         folder, config = settings.folder, settings.config
         self._admission = admission_of(config.policy)
-        # As the controller would, an instant later and with another write.
+        # The controller would do the same, an instant later and with another write.
         finalizers = {"Run": LEASES_CLOSED}
         self.store = GroupStore(folder.store, tasks, clock, self._admission, finalizers=finalizers)
         self.plane = Plane(
@@ -87,7 +89,7 @@ class Embedded:
             answering=Answering(
                 judge=self._judge_new,
                 hide_tenants=config.asking.hide_tenants,
-                # A pseudonym stays the same over restarts, and nobody can try names out.
+                # pseudonyms stay the same after restarts, and nobody can test names
                 pseudonym_key=hashlib.sha256(b"pseudonyms\n" + folder.key()).digest(),
             ),
         )
@@ -123,10 +125,10 @@ class Embedded:
         )
         self._tenures = StoreTenures(self.store, clock, tasks, is_alone=True)
         self._tenure: Tenure | None = None
-        self._is_begun = False  # those who may be in trouble are at work
+        self._is_begun = False  # the parts that may have troubles are running
 
     def _terms(self) -> Terms:
-        """On a file of our own, which nobody else can have open."""
+        """Return the terms of the plane; the store is a file that only we can have open."""
         folder, config = self._settings.folder, self._settings.config
         self._is_key_new = folder.lacks_key
         return Terms(
@@ -137,7 +139,7 @@ class Embedded:
         )
 
     async def start(self) -> None:
-        """Ready for everything when this returns. As long as the disk is full it does not."""
+        """Start everything; returns when all is ready. Waits as long as the disk is full."""
         self.plane.keep_up("health", self._health_watch.run)
         settings, folder = self._settings, self._settings.folder
         if self._is_key_new:
@@ -161,7 +163,7 @@ class Embedded:
         await self.reception.start(settings.host, settings.port)
 
     async def cannot_start(self) -> None:
-        """Raises `BadStore` when the store has refused everything for a while."""
+        """Raise `BadStore` once the store has refused everything for a while."""
         refused_for = 0
         while refused_for < START_PATIENCE:
             await self._clock.sleep(LOOK_MS)
@@ -170,7 +172,7 @@ class Embedded:
         raise BadStore(self.store.path, self.store.trouble, remedy)
 
     async def end_jobs(self) -> None:
-        """Ends every job, and returns when the ledger knows of it, or after a while."""
+        """End every job; returns when the ledger knows of it, or after a while."""
         self.plane.controller.start_nothing()
         await self.agent.end_all()
         for _ in range(LAST_LOOKS):
@@ -182,7 +184,8 @@ class Embedded:
             await self._clock.sleep(LOOK_MS)
 
     async def _take_tenure(self) -> None:
-        """Nobody else can have the file open; the record says who decides, under which epoch."""
+        """Take tenure. Only we can have the file open; the record tells who decides, in which
+        epoch."""
         name = socket.gethostname()
         self._tenure = await take_alone(
             self._tenures,
@@ -194,7 +197,7 @@ class Embedded:
         self.plane.gained(self._tenure)
 
     async def stop(self) -> None:
-        """Jobs go on; the next start adopts them."""
+        """Stop the server; jobs go on and are adopted by the next start."""
         await self.reception.stop()
         await self.agent.stop()
         if self._tenure is not None:
@@ -209,7 +212,7 @@ class Embedded:
         self.plane.controller.wake()
 
     def _judge_new(self, run: Wire) -> list[tuple[str, str]]:
-        """What submitting it would be refused for."""
+        """Return what submitting the Run would be refused for."""
         problems = self._admission(None, run)
         namespace = text_at(part(run, "metadata"), "namespace")
         if not problems:
@@ -226,7 +229,7 @@ class Embedded:
         return found
 
     def _troubles(self) -> Mapping[str, str]:
-        """What somebody should look at; that the ledger is read back is no trouble."""
+        """Return what needs attention; recovering the ledger does not."""
         return {
             "store": self.store.trouble,
             "controller": self.plane.controller.trouble if self._is_begun else "",

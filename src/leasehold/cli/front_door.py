@@ -1,7 +1,7 @@
-"""The dashboard of a replica on a cluster, behind a proxy that says who looks.
+"""The dashboard of a replica on a cluster, behind a proxy that authenticates visitors.
 
-`leasehold controller --pages` starts it. What somebody may see is what the API server's authorizer
-says, as for questions that the API server passes on. Only who leads answers.
+Started by `leasehold controller --pages`. The API server's authorizer decides what a visitor may
+see, as for questions. Only the leader answers.
 """
 
 import tempfile
@@ -41,19 +41,21 @@ SERVICE = "leasehold-pages"
 _log = structlog.get_logger("leasehold")
 
 
-class BadFrontDoor(Exception):  # noqa: N818 - it says what it is
-    """The pages cannot be served as they are configured; the sentence says why."""
+class BadFrontDoor(Exception):  # noqa: N818 - named for what it states
+    """The pages cannot be served as configured; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """Whom the proxy let in."""
+    """A visitor, as authenticated by the proxy."""
 
     user: str
     groups: tuple[str, ...]
 
 
 class PagesOfReplica:
+    """The dashboard of one replica."""
+
     def __init__(self, replica: Replica, client: Client, clock: Clock, settings: FrontDoor) -> None:
         self._replica = replica
         self._client = client
@@ -127,7 +129,7 @@ class PagesOfReplica:
 
 
 async def _no_logs(_visitor: Visitor, namespace: str, pod: str) -> str:
-    """Whoever may read them asks the API server, which knows."""
+    """Refuse logs: visitors read them from the API server, which checks their rights."""
     raise NotShown(501, f"what a pod prints is read with: kubectl logs -n {namespace} {pod}")
 
 
@@ -137,7 +139,7 @@ def _asker(visitor: Visitor) -> Asker:
 
 
 class _Nothing:
-    """Beside the pages there is nothing here."""
+    """The application beside the pages: there is none."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

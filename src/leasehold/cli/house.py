@@ -1,7 +1,7 @@
-"""What the dashboard stands on, put together for the embedded control plane.
+"""Connects the dashboard to the embedded control plane.
 
-Called by `cli.embedded`. Pages see what their visitor's token may see, because they ask as its
-caller does; what is read from the store beside that is refused where the facade would refuse it.
+Called by `cli.embedded`. Pages see what their visitor's token may see, because they ask as that
+caller. What they read directly from the store is refused where the REST facade would refuse it.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,7 +26,7 @@ Logs = Callable[[Wire, LogOptions], AsyncIterator[bytes]]
 
 
 class Rooms:
-    """The functions of a House; see there."""
+    """The functions that a `House` needs."""
 
     def __init__(
         self,

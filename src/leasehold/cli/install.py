@@ -1,4 +1,4 @@
-"""`leasehold install`: what leasehold needs on a cluster, printed or applied."""
+"""`leasehold install`: print or apply what leasehold needs on a cluster."""
 
 import asyncio
 import base64
@@ -29,9 +29,9 @@ _TOKENS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{CONTROLLER}/token"
 _TOKEN_REQUEST = {
     "apiVersion": "authentication.k8s.io/v1",
     "kind": "TokenRequest",
-    "spec": {"expirationSeconds": 365 * 24 * 3600},  # the server may give less
+    "spec": {"expirationSeconds": 365 * 24 * 3600},  # the server may grant less
 }
-_ADDRESS = re.compile(r"[0-9.]+")  # which no ExternalName may be
+_ADDRESS = re.compile(r"[0-9.]+")  # IP addresses, which an ExternalName must not be
 
 
 @click.command("install")
@@ -149,8 +149,8 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 async def _write_access(load: Callable[[], KubeContext], path: Path) -> str:
-    """Write a kubeconfig with a token of the controller's service account; return until when the
-    token is good. A controller reads the file again when its token is refused."""
+    """Write a kubeconfig with a token of the controller's service account, and return when it
+    expires. A controller reads the file again when its token is refused."""
     client = Client(load)
     try:
         context = await client.context()
@@ -187,7 +187,7 @@ async def _write_access(load: Callable[[], KubeContext], path: Path) -> str:
 
 
 def _config(path: Path | None, *, has_pages: bool) -> str:
-    """Its text, if it is one that the controller will take."""
+    """Return the text of the file, if the controller accepts it."""
     config = Config() if path is None else read_config_file(path)
     if has_pages and not config.front_door.identity_header:
         raise click.UsageError(

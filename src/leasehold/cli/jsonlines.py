@@ -1,4 +1,4 @@
-"""Reading exported ledgers and objects (JSON lines) from files, with errors that name the line."""
+"""Reads exported ledgers and objects (JSON lines), with errors that name the line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +12,10 @@ _DECODER = msgspec.json.Decoder(dict[str, object])
 
 
 def read_lines(path: Path) -> Iterator[Wire]:
-    """Each line of a file as an object; a clear sentence and exit 1 if one is not.
+    """Yield each line of a file as an object; a bad line ends the command with exit status 1.
 
-    One at a time: a year of batches need not be in memory together, and what stands after the
-    first line that is wrong is never looked at.
+    Lines are read one at a time, so that a year of batches does not fill the memory. Lines after
+    the first bad one are not read.
     """
     found = False
     try:
@@ -37,5 +37,5 @@ def _decoded(line: bytes, place: str) -> Wire:
         return _DECODER.decode(line)
     except RecursionError:
         raise click.ClickException(f"{place}: nested too deep; {remedy}") from None
-    except msgspec.DecodeError as error:  # a ValidationError is one, too
+    except msgspec.DecodeError as error:  # includes ValidationError
         raise click.ClickException(f"{place}: not a JSON object: {error}; {remedy}") from None

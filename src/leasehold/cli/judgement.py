@@ -1,7 +1,7 @@
-"""What `leasehold up` accepts: one judgement for `submit`, `plan` and `lint`.
+"""The rules for what `leasehold up` accepts, shared by `submit`, `plan` and `lint`.
 
-The server's store asks it about every write, the query API about manifests that are only planned,
-and `leasehold lint` about files. To accept less, add a rule here; nowhere else is one.
+The server's store applies them to every write, the query API to manifests that are only planned,
+`leasehold lint` to files. Add further restrictions only here.
 """
 
 from leasehold.adapters.agent.template import problems_of_template
@@ -11,7 +11,8 @@ from leasehold.core.policy import Policy
 
 
 def admission_of(policy: Policy) -> Admission:
-    """With what processes of a machine can honour, and the limits that the operator has set."""
+    """Return the admission rules, including what local processes can honour and the operator's
+    limits."""
     return Admission(
         also=lambda run: problems_of_template(run) + grace_problems(run, policy.grace_max)
     )

@@ -1,4 +1,4 @@
-"""Options of the commands that talk to a Kubernetes API server, and how their troubles are told."""
+"""Options of commands that talk to a Kubernetes API server, and the messages of their errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def kube_options(command: F) -> F:
-    """`--kubeconfig` and `--context`."""
+    """Add `--kubeconfig` and `--context`."""
     command = click.option("--context", default="", help="The context of the kubeconfig to use.")(
         command
     )
@@ -25,7 +25,8 @@ def kube_options(command: F) -> F:
 
 
 def loader(kubeconfig: str, context: str) -> Callable[[], KubeContext]:
-    """Reads who we are; called again whenever the server does not accept that any more."""
+    """Return a function that reads the access data; it is called again when the server refuses
+    them."""
     if not kubeconfig and not context and is_in_cluster():
         return in_cluster
     return lambda: load_context(kubeconfig, context)

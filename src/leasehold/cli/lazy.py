@@ -1,4 +1,4 @@
-"""A group of commands, each imported when it is named: one that is quick stays quick."""
+"""A group of commands, each imported only when it is named, so that quick commands stay quick."""
 
 import os
 import sys
@@ -8,8 +8,11 @@ import click
 
 
 class LazyGroup(click.Group):
-    """`members`: a command's name -> its module and, after a colon, what it is called there
-    (`command` if nothing is said); and what it does, for the list in `--help`."""
+    """A lazy group.
+
+    `members`: command -> (module, or `module:attribute`; help text). The default attribute is
+    `command`.
+    """
 
     def __init__(
         self, *args: object, members: dict[str, tuple[str, str]], **kwargs: object
@@ -35,7 +38,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             found: object = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a full disk can still be told
+            sys.stdout.flush()  # flush here, where a full disk can still be reported
         except BrokenPipeError:
             raise  # the reader has seen enough; click ends quietly
         except OSError as error:
@@ -46,8 +49,8 @@ class LazyGroup(click.Group):
 
 
 def _drop_output() -> None:
-    """Lead standard output to nowhere. Python writes what it still holds once more when it exits,
-    and its own message and exit status for a failure would hide ours."""
+    """Redirect standard output to nowhere. Python flushes it again at exit, and its own message
+    and exit status for a failure would hide ours."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

@@ -1,7 +1,7 @@
-"""`leasehold ledger …`: re-check, export, compact the ledger, or see the World as it was.
+"""`leasehold ledger …`: verify, export, compact or restore the ledger, or replay it to an instant.
 
-Each subcommand is a module of its own. They work on exported files, so that nobody has to trust the
-program that wrote them, or on a data folder together with its archive.
+Each subcommand has its own module. They work on exported files, so that nobody has to trust the
+program that wrote them, or on a data folder with its archive.
 """
 
 import click

@@ -1,7 +1,7 @@
-"""`leasehold ledger compact`: archive what is old and take it out of the store, now.
+"""`leasehold ledger compact`: archive old records and take them out of the store, now.
 
-Without a server it does so itself, under the store's lock. With one it asks the server, since
-nobody else may write then, and waits for its answer; of a cluster it asks the replica that decides.
+Without a server it does so itself, under the store's lock. With a server it asks the server, the
+only process that may write, and waits. On a cluster it asks the leading replica.
 """
 
 import os
@@ -86,7 +86,7 @@ def _compact_folder(data: DataFolder, keep: str | None) -> tuple[Compacted | Non
 
 
 def _holder(store: Path) -> int | None:
-    """The process that has the store open, if any."""
+    """Return the process that has the store open, if any."""
     try:
         FileLock(store).release()
     except BadStore as error:
@@ -98,7 +98,7 @@ def _holder(store: Path) -> int | None:
 
 
 def _compact_here(data: DataFolder, config: Config, keep: Millis) -> tuple[Compacted | None, str]:
-    # Another `ledger compact` takes whoever holds the lock for a server.
+    # Another `ledger compact` takes the holder of the lock for a server and would signal it.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     troubles: list[str] = []
 
@@ -109,11 +109,11 @@ def _compact_here(data: DataFolder, config: Config, keep: Millis) -> tuple[Compa
             try:
                 await ledger.look()
             except NotFound:
-                return None  # no server ever began with it
+                return None  # no server ever started with it
             found = await read_world(
                 store, clock, ledger, policy=config.policy, labels=config.labels
             )
-            for batch in found.unmaterialised:  # what the head could not say yet
+            for batch in found.unmaterialised:  # not yet materialised according to the head
                 await materialise(store, clock, found.world, batch)
                 ledger.note_materialised(batch.seq)
             compactor = Compactor(

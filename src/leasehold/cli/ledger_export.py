@@ -1,7 +1,7 @@
-"""`leasehold ledger export`: the whole ledger, archived and live, as JSON lines or as a table.
+"""`leasehold ledger export`: the whole ledger, archived and live, as JSON lines or a table.
 
-JSON lines are the chain itself, which anybody can verify; the table has one row per lease, for
-spreadsheets and bills. It reads beside a server that runs, and never takes its lock.
+JSON lines are the chain itself, which anybody can verify. The table has one row per lease, for
+spreadsheets and bills. Works beside a running server, without its lock.
 """
 
 import csv
@@ -92,7 +92,7 @@ def export(
 
 
 def chained(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[bytes]:
-    """The lines of batches in [since, until), to the byte as the archive has them."""
+    """Yield the lines of batches in [since, until), byte for byte as the archive has them."""
     for line in lines:
         batch = line.get("batch")
         instant = batch.get("instant") if isinstance(batch, dict) else None
@@ -101,7 +101,7 @@ def chained(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[b
 
 
 def table(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[bytes]:
-    """A heading, and a row per lease that has something in [since, until)."""
+    """Yield a header, and a row per lease that overlaps [since, until)."""
     fold, wrong = fold_lines(lines)
     if wrong is not None:
         raise click.ClickException(f"{wrong}; `leasehold ledger verify` says more")

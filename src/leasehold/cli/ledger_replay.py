@@ -1,4 +1,4 @@
-"""`leasehold ledger replay --at T`: what the ledger alone says was true at an instant."""
+"""`leasehold ledger replay --at T`: the state at an instant, from the ledger alone."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
 
 
 def _instant(line: Wire) -> int:
-    """The batch's own; a line without one is left to `verify` to name."""
+    """Return the instant of the batch; 0 if it has none, which `verify` reports."""
     batch = line.get("batch")
     instant = batch.get("instant") if isinstance(batch, dict) else None
     return instant if isinstance(instant, int) else 0

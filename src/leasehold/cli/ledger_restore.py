@@ -1,7 +1,7 @@
-"""`leasehold ledger restore`: put batches back that a cluster has lost.
+"""`leasehold ledger restore`: put back batches that a cluster has lost.
 
-The head's digest says which batches are right, so a batch is taken from an archive or an exported
-file only if the chain leads through it. Nothing else of the cluster is written.
+The head's digest determines which batches are right: a batch from an archive or exported file is
+used only if the chain leads through it. Nothing else of the cluster is written.
 """
 
 import asyncio
@@ -70,8 +70,10 @@ def restore(files: tuple[Path, ...], data: DataFolder, *, dry_run: bool) -> None
 
 
 def _missing(snapshot: Snapshot, data: DataFolder, files: Sequence[Path]) -> list[Wire]:
-    """Return the lines of committed batches that the store lacks; raise `BatchLost` for those that
-    no source has either, and `HeadLost`."""
+    """Return the lines of committed batches that the store lacks.
+
+    Raises `BatchLost` for batches that no source has, and `HeadLost`.
+    """
     stored, spec = snapshot.objects("LedgerBatch"), snapshot.head()
     if stored and not spec:
         raise HeadLost(len(stored))
@@ -100,7 +102,7 @@ async def _put_back(context: KubeContext, wanted: list[Wire]) -> None:
             try:
                 await store.create(batch_object(line))
             except AlreadyExists:
-                continue  # another process was quicker
+                continue  # another process was faster
             except StoreError as error:
                 notes = " ".join(getattr(error, "__notes__", []))
                 said = f"{context.server}: {error} {notes}".strip()

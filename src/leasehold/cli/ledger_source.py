@@ -1,7 +1,7 @@
-"""Where the ledger's lines come from: exported files, or a data folder with its archive.
+"""The sources of ledger lines: exported files, or a data folder with its archive.
 
-Used by the subcommands of `leasehold ledger`, and by `audit` and `backup` for the folder. Whatever
-is wrong with a file or a folder ends the command with one sentence.
+Used by the subcommands of `leasehold ledger`, by `audit` and by `backup`. A problem with a file or
+folder ends the command with one sentence.
 """
 
 from collections.abc import Iterator
@@ -30,14 +30,15 @@ FILES = click.Path(path_type=Path)
 
 
 def archive_of(data: DataFolder) -> Archive:
-    """The one that the folder's configuration names, or its own."""
+    """Return the archive that the folder's configuration names, or the folder's own."""
     named = read_config(data, None).policy.archive
     return Archive(folder_at(named) if named else data.archive)
 
 
 @contextmanager
 def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
-    """One moment of its store, with or without a server; troubles become sentences."""
+    """Open a consistent snapshot of the store, with or without a running server. Errors end the
+    command."""
     data.renew()
     with sentences(data):
         snapshot = Snapshot(data.store)
@@ -49,7 +50,7 @@ def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
 
 @contextmanager
 def sentences(data: DataFolder) -> Iterator[None]:
-    """End the command with one sentence about what is wrong with the ledger."""
+    """End the command with one sentence if something is wrong with the ledger."""
     try:
         yield
     except (BadStore, Malformed) as error:
@@ -64,7 +65,7 @@ def sentences(data: DataFolder) -> Iterator[None]:
 
 @contextmanager
 def lines_of(files: tuple[Path, ...], data: DataFolder) -> Iterator[Iterator[Wire]]:
-    """The lines of the files in their order; without files, those of the data folder."""
+    """Yield the lines of the files in order or, without files, of the data folder."""
     if files:
         yield (line for file in files for line in read_lines(file))
     else:

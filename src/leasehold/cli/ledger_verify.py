@@ -20,7 +20,7 @@ from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
 from leasehold.shell.archive.writer import check_segment
 from leasehold.shell.folder import DataFolder
 
-DIGEST_CHARS_MIN = 16  # of a digest that somebody wrote down
+DIGEST_CHARS_MIN = 16  # of a digest that was written down
 
 
 @click.command("verify")
@@ -67,7 +67,7 @@ def verify(
 
 
 class _Seen:
-    """What went by: how many batches, the last of them, and whether a head of before was it."""
+    """Counts the batches, remembers the last one, and looks for an earlier head."""
 
     def __init__(self, wanted: tuple[str, int] | None) -> None:
         self.count = 0
@@ -84,7 +84,7 @@ class _Seen:
 
     @property
     def problem(self) -> str:
-        """Why it does not go on from the head that was wanted."""
+        """Return why the ledger does not continue from the given head; "" if it does."""
         if self._wanted is None:
             return ""
         digest, seq = self._wanted
@@ -111,7 +111,7 @@ def _head_of(text: str) -> tuple[str, int] | None:
 def verify_folder(
     snapshot: Snapshot, archive: Archive, batches: "_Seen | None" = None
 ) -> Disagreement | None:
-    """Archive and store as one chain, its objects wherever they are, and what is carried."""
+    """Verify archive and store as one chain, with all objects and what is carried."""
     for index in archive.indices():
         check_segment(archive.folder, index)
     carried = snapshot.carried()

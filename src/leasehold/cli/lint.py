@@ -1,7 +1,7 @@
-"""`leasehold lint FILE…`: every mistake in manifests, with line, path and remedy, and no server.
+"""`leasehold lint FILE…`: report every mistake in manifests, with line, path and remedy, offline.
 
-It judges each object as the server would (`judgement`), and what can be known of the files
-together: names used twice and parents that go in a circle. It cannot know what a server holds.
+Checks each object like the server would (`judgement`), and the files together: duplicate names and
+cycles of parents. It does not know which objects a server has.
 """
 
 from collections.abc import Callable, Iterable
@@ -69,6 +69,8 @@ def command(files: tuple[str, ...], where: str, namespace: str, config_file: Pat
 
 @dataclass
 class Report:
+    """The outcome of a lint: how many objects, and the lines to print."""
+
     objects: int
     mistakes: list[str]
     warnings: list[str]
@@ -76,14 +78,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Written:
-    """One object of a file, and where it stands."""
+    """One object of a file, and its position."""
 
     file: str
     document: Document
 
     @property
     def title(self) -> str:
-        """`Run team/train`, as far as it says so itself."""
+        """Return a title such as `Run team/train`, as far as the object has one."""
         metadata = part(self.document.data, "metadata")
         kind = self.document.data.get("kind") if isinstance(self.document.data, dict) else None
         name = "/".join(
@@ -93,12 +95,13 @@ class Written:
 
     @property
     def is_namespace(self) -> bool:
-        """A file may bring the namespace of its objects along, as for `submit`."""
+        """Return whether it is a Namespace; a file may contain the namespace of its objects, as
+        for `submit`."""
         data = self.document.data
         return isinstance(data, dict) and data.get("kind") == "Namespace"
 
     def named(self, namespace: str) -> object:
-        """In that namespace, if it names none."""
+        """Return the object with this namespace, if it names none."""
         data = self.document.data
         metadata = data.get("metadata") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(metadata, dict):
@@ -126,7 +129,7 @@ class Written:
 
 
 def _judge(where: str, config_file: Path | None) -> Judge:
-    """(path, what is wrong there) of one object."""
+    """Return the function that checks one object."""
     config = Config() if config_file is None else read_config_file(config_file)
     admission = admission_of(config.policy) if where == "up" else Admission()
 
@@ -140,7 +143,7 @@ def _judge(where: str, config_file: Path | None) -> Judge:
 
 
 def lint(files: Iterable[str], judge: Judge, namespace: str) -> Report:
-    """All that is wrong with these files together."""
+    """Return all mistakes in these files together."""
     report = Report(objects=0, mistakes=[], warnings=[])
     written: list[Written] = []
     for file in files:
@@ -199,7 +202,7 @@ def _bad_line(file: str, mistake: Mistake) -> str:
 
 
 def _word(value: object) -> str:
-    """A name as it stands if it is harmless to print, else as a quoted value."""
+    """Return a name as written if it is safe to print, otherwise as a quoted value."""
     if isinstance(value, str) and value.isprintable() and len(value) <= 253:
         return value
     return "" if value is None else shown(value)

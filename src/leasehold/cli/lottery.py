@@ -1,6 +1,6 @@
-"""`leasehold lottery verify`: re-run a draw from its record alone and compare.
+"""`leasehold lottery verify`: repeat a draw from its record alone and compare.
 
-The record is a Resolution: of a server, by its name, or out of a file of exported objects.
+The record is a Resolution, given by its name on a server, or in a file of exported objects.
 """
 
 from collections.abc import Iterator

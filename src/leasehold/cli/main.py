@@ -1,7 +1,7 @@
-"""The `leasehold` command: finds the subcommand that was asked for and loads only that one.
+"""The `leasehold` command: finds the requested subcommand and imports only that one.
 
-The console script and `python -m leasehold` call `main`. Each subcommand is a file of its own under
-`cli` and is imported when it is named, so that `--help` and completion stay quick.
+Called by the console script and `python -m leasehold`. Each subcommand has its own module in `cli`,
+imported when it is named, so that `--help` and completion stay quick.
 """
 
 import click
@@ -9,7 +9,7 @@ import click
 from leasehold import __version__
 from leasehold.cli.lazy import LazyGroup
 
-# name -> (module, what it does, for the list in --help)
+# name -> (module, summary for the list in --help)
 COMMANDS = {
     "audit": ("leasehold.cli.audit", "Prove that leases, pods and balances agree."),
     "backup": ("leasehold.cli.backup", "Copy a data folder, also while it is used."),

@@ -1,9 +1,9 @@
-"""`leasehold fence NODE` and `leasehold drain NODE`: an administrator takes a machine out.
+"""`leasehold fence NODE` and `leasehold drain NODE`: take a node out of service.
 
-Both speak to whatever the kubeconfig names, as `kubectl runs` does. Fencing is a statement of fact
-that starts ranks elsewhere, so it is made by whoever can know it: the agent of the node, when it
-has ended every process there; without an agent, the administrator who insists. Draining asks the
-controller to empty the node, and tells what becomes of each run.
+Both use the server of the kubeconfig, as `kubectl runs` does. Fencing states a fact that lets ranks
+start elsewhere. So it is done by the node's agent once every process there has ended or, without an
+agent, by an administrator who insists. Draining asks the controller to empty the node, and reports
+what happens to each run.
 """
 
 import time
@@ -91,7 +91,7 @@ def _undrained() -> Wire:
 
 
 def _await_empty(session: Session, node: str, patience: float | None) -> None:
-    """Tells what becomes of each run when that changes."""
+    """Wait until the node is empty, and report each run when its state changes."""
     deadline = None if patience is None else time.monotonic() + patience
     told: dict[str, str] = {}
     begun = False
@@ -131,12 +131,12 @@ def _line(item: Wire) -> str:
 
 
 def _me(session: Session) -> str:
-    """Who asks, as the server knows us, for whoever reads later why a run had to leave."""
+    """Return our user name as the server knows it; later explanations of the drain name it."""
     review: Wire = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = session.server.send("POST", _WHO_AM_I, review)
     except Failure:
-        return "asked"  # an old cluster does not say it
+        return "asked"  # old clusters do not provide it
     return cell(answer, "status.userInfo.username")
 
 
@@ -164,7 +164,7 @@ def _found(session: Session, node: str) -> Wire:
 
 
 def _changed(session: Session, node: str, change: Callable[[Wire], Wire]) -> Wire:
-    """Merge-patches the Node as it is; somebody else's change meanwhile is looked at again."""
+    """Merge-patch the Node, with retries if it was changed meanwhile."""
     for _ in range(TRIES):
         found = _found(session, node)
         patch = change(found)

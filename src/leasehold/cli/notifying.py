@@ -1,4 +1,4 @@
-"""The notifications of `leasehold up`, as its configuration names them."""
+"""The notifications of `leasehold up`, as configured."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,8 @@ SECRET_BYTES_MIN = 16
 def notifications_of(
     config: Config, clock: Clock, tasks: Tasks, *, count: Callable[[str], None]
 ) -> Notifications:
-    """`count` hears what became of each message. A secret that cannot be used ends the start."""
+    """Return the notifications. `count` is called with the outcome of each message. An unusable
+    secret ends the start."""
     embedding = config.embedding
     if embedding.webhooks and not embedding.notify_secret:
         raise click.ClickException(

@@ -1,4 +1,4 @@
-"""YAML as people write it: without anchors; a part that is used twice stands there twice."""
+"""YAML without anchors: a part that is used twice is written twice."""
 
 import yaml
 

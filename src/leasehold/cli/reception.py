@@ -1,8 +1,7 @@
-"""Where people come in at `leasehold up`: the REST facade and the pages on one port, who may enter,
-and the kubeconfig that says how.
+"""The server of `leasehold up`: REST facade and pages on one port, access control and kubeconfig.
 
-Made by `embedded`, over a plane and an agent that it makes. Tokens, certificates and sessions are
-kept in the data folder, so that whoever had come in stays in over a restart.
+Made by `embedded`, over its plane and agent. Tokens, certificates and sessions are kept in the data
+folder, so that users stay signed in after a restart.
 """
 
 import hashlib
@@ -25,12 +24,12 @@ from leasehold.web.app import Beside, Pages
 from leasehold.web.doors import LinkDoor
 from leasehold.web.news import PageNews
 
-ADMIN = "admin"  # the user of the kubeconfig that `up` writes
+ADMIN = "admin"  # the user in the kubeconfig that `up` writes
 Health = Callable[[], Mapping[str, str]]
 
 
 class Reception:
-    """Open from `start` to `stop`."""
+    """The server, open from `start` to `stop`."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Reception:
         return f"https://{f'[{host}]' if ':' in host else host}:{self._server.port}"
 
     def sign_in_link(self) -> str:
-        """A link that signs its first visitor in as the administrator."""
+        """Return a link that signs its first visitor in as administrator."""
         digest = self._tokens.digest_of(self._admin_token())
         assert digest is not None, "the administrator's token was made at the start"
         return f"{self.url}/ui/sign-in?code={self._door.sessions.new_code(digest)}"
@@ -98,7 +97,8 @@ class Reception:
         )
 
     def _with_pages(self, facade: App) -> Beside:
-        """Their sessions outlive a restart, and nobody can make one without the data folder."""
+        """Add the pages. Sessions outlive a restart, and cannot be forged without the data
+        folder's key."""
         key = hashlib.sha256(b"sessions\n" + self._folder.key()).digest()
         rooms = Rooms(
             plane=self._plane,
@@ -113,7 +113,8 @@ class Reception:
         return Beside(Pages(rooms.house(self._news, self._door)), facade, self._news.end)
 
     def _admin_token(self) -> str:
-        """The one in the kubeconfig as long as it is good; a token is told only once."""
+        """Return the kubeconfig's token while it is valid, otherwise a new one: a token is shown
+        only once."""
         kept = read_back(self._folder.kubeconfig)
         if kept is not None and self._tokens.caller_of(kept.token) is not None:
             return kept.token

@@ -1,8 +1,8 @@
-"""One replica of the controller on a Kubernetes cluster: contends for tenure, and decides while it
-has it.
+"""One replica of the controller on a Kubernetes cluster: contends for tenure and, as leader,
+decides.
 
-`leasehold controller` runs it. A composition root and nothing else: a plane over the cluster's
-store, whose tenure a keeper keeps.
+Run by `leasehold controller`. Only the composition root: a plane over the cluster's store, whose
+tenure a keeper holds.
 """
 
 import hashlib
@@ -42,15 +42,15 @@ from leasehold.shell.terms import Terms
 from leasehold.shell.within import answered_within
 
 GATHER = 10
-LOTTERY = "leasehold-lottery"  # the Secret that the lottery's nonces are derived from
+LOTTERY = "leasehold-lottery"  # the Secret from which the nonces of lotteries are derived
 KEY_BYTES = 32
-STOP_PATIENCE: Millis = 2 * SECOND  # with whatever is taken down before tenure is given back
+STOP_PATIENCE: Millis = 2 * SECOND  # how long to wait for shutdown duties before tenure is released
 
 _log = structlog.get_logger("leasehold")
 
 
 class Replica:
-    """`run` goes on until `stop`."""
+    """A replica; runs until `stop`."""
 
     def __init__(
         self,
@@ -63,9 +63,11 @@ class Replica:
         connect: Callable[[], Client],
         pod: str = "",
     ) -> None:
-        """`connect` makes another client, for the thread that keeps tenure. `pod`: the one that we
-        are, in leasehold's own namespace. Raises `BucketTrouble` where the archive's bucket cannot
-        be one."""
+        """Make the parts.
+
+        `connect` makes another client, for the thread that keeps tenure. `pod` is our own pod, in
+        leasehold's namespace. Raises `BucketTrouble` if the archive's bucket cannot be used.
+        """
         self._archive, self._bucket = archive_at(config.policy.archive)
         self._pod = pod
         self._client = client
@@ -73,10 +75,11 @@ class Replica:
         self._tasks = tasks
         self._config = config
         self.store = KubernetesStore(client, clock)
-        # What the API server's own rules cannot say is told to whoever plans.
+        # Planners are told what the API server's own rules cannot express.
         self._admission = Admission(also=lambda run: grace_problems(run, config.policy.grace_max))
         self._notifications = notifications_of(config, clock, tasks, count=self._note_notification)
-        self._plane: Plane | None = None  # since the first tenure: only its holder may make the key
+        # None before the first tenure: only its holder may make the key
+        self._plane: Plane | None = None
         self._listeners: list[Callable[[Turn], None]] = [self._notifications.after_turn]
         self._beginning: Task | None = None
         self._begin_duties: Callable[[], Awaitable[None]] = _nothing
@@ -95,46 +98,48 @@ class Replica:
         )
 
     async def run(self) -> None:
-        # An earlier start in the same pod may have died as the holder.
+        # An earlier start in the same pod may have died as holder.
         await self._mark_pod(is_holder=False)
         self._standby.begin()
         await self._keeper.run()
         self._standby.end()
 
     def stop(self) -> None:
-        """Clean: tenure is given back at once, for whoever waits for it."""
+        """Stop cleanly: release tenure at once, for the next leader."""
         self._tasks.spawn("stopping", self._stop())
 
     def while_leading(
         self, begin: Callable[[], Awaitable[None]], end: Callable[[], Awaitable[None]]
     ) -> None:
-        """What is done when we have come to decide, and before we give that back."""
+        """Set what is done after this replica becomes leader, and before it releases tenure."""
         self._begin_duties, self._end_duties = begin, end
 
     async def _stop(self) -> None:
         if self._keeper.tenure is not None:
-            # Before anybody else does the same: what we take down must not be theirs.
+            # first, so that we do not undo what the next leader sets up
             with suppress(StoreError):
                 await answered_within(self._clock, self._tasks, STOP_PATIENCE, self._end_duties)
         self._keeper.stop()
 
     def listen(self, hear: Callable[[Turn], None]) -> None:
-        """Somebody hears of every turn, whenever we decide; said before the first."""
+        """Call `hear` after every turn of this replica. Must be set before the first turn."""
         assert self._plane is None, "nobody decides before it runs"
         self._listeners.append(hear)
 
     @property
     def plane(self) -> Plane | None:
-        """None before the first tenure."""
+        """Return the plane; None before the first tenure."""
         return self._plane
 
     def metrics(self) -> bytes:
         return IDLE if self._plane is None else self._plane.metrics.text()
 
     def troubles(self) -> Mapping[str, str]:
-        """Return why this replica is not ready, by part. The holder of tenure is ready while it
-        decides; a standby is ready while it sees another holder, and knows what that one has
-        decided."""
+        """Return why this replica is not ready, by part.
+
+        A leader is ready while it decides. A standby is ready while it sees another holder and has
+        read everything that the leader decided.
+        """
         if self._keeper.trouble:
             return {"ledger": self._keeper.trouble}
         if self._keeper.tenure is None:
@@ -150,7 +155,7 @@ class Replica:
         recovering = "" if self._plane.world is not None else "it is recovering the ledger"
         return {"controller": self._plane.controller.trouble or recovering}
 
-    # What the keeper says.
+    # Called by the keeper.
 
     def gained(self, tenure: Tenure) -> None:
         _log.info("tenure gained", epoch=tenure.epoch, holder=tenure.holder.identity)
@@ -171,7 +176,7 @@ class Replica:
             self._beginning.cancel()
         if self._plane is not None:
             self._plane.lost(why)
-        # Told also where it was lost before there was anything to decide with.
+        # logged even if tenure was lost before the plane existed
         say = _log.info if why == STOPPED else _log.warning
         say("tenure lost", message=why)
         self._tasks.spawn("holder's label", self._mark_pod(is_holder=False))
@@ -204,7 +209,7 @@ class Replica:
             answering=Answering(
                 judge=lambda run: self._admission(None, run),
                 hide_tenants=self._config.asking.hide_tenants,
-                # All replicas know the key: a pseudonym outlives the one that first told it.
+                # All replicas have the key, so pseudonyms survive a change of leader.
                 pseudonym_key=hashlib.sha256(b"pseudonyms\n" + key).digest(),
             ),
             sweeps_events=False,
@@ -222,7 +227,8 @@ class Replica:
             self._plane.metrics.note_notification(outcome)
 
     async def _mark_pod(self, *, is_holder: bool) -> None:
-        """In a cluster, questions are passed on to the pod with this label."""
+        """Label our pod as holder or not; in a cluster, questions are routed to the labelled
+        pod."""
         if not self._pod:
             return
         change = {"metadata": {"labels": {HOLDER: "true" if is_holder else None}}}
@@ -236,9 +242,9 @@ class Replica:
             _log.warning("its pod cannot be labelled", message=str(error))
 
     async def _sealed_epoch(self, store: Store, clock: AsyncioClock, tasks: AsyncioTasks) -> int:
-        """Called by the thread that keeps tenure."""
+        """Return the sealed epoch; called by the tenure thread."""
         try:
-            # Asked until it is answered; but whoever is told to stop must get to hear of that.
+            # Retried until answered, but a stop request must still get through.
             return await answered_within(
                 clock, tasks, self._config.tenure.hold, lambda: sealed_epoch(store, clock)
             )
@@ -248,8 +254,7 @@ class Replica:
             raise
 
     def _about(self) -> str:
-        """The Run that is being decided about; called by another thread, it reads and changes
-        nothing."""
+        """Return the Run that is being decided about. Called by another thread; only reads."""
         return "" if self._plane is None else self._plane.controller.about
 
 

@@ -1,4 +1,4 @@
-"""`leasehold restore`: a data folder from a backup, outranking earlier owners."""
+"""`leasehold restore`: make a data folder from a backup, in a new generation of the ledger."""
 
 import shutil
 import time
@@ -53,7 +53,8 @@ def command(backup: Path, data: DataFolder) -> None:
 
 
 def _fill(backup: Path, data: DataFolder) -> None:
-    """Fill the folder, or leave it empty: a half-filled one would be taken for a whole one."""
+    """Fill the folder completely, or leave it empty: a partial one could be mistaken for a
+    complete one."""
     try:
         unpack(backup, data.root)
         check_folder(data.root)
@@ -69,7 +70,7 @@ def _fill(backup: Path, data: DataFolder) -> None:
 
 
 def begin_generation(data: DataFolder) -> None:
-    """Seals the head with an epoch above all that any copy of this ledger can have used."""
+    """Seal the head with an epoch above all that any copy of this ledger may have used."""
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         store = SqliteStore(data.store, tasks, clock)
@@ -78,7 +79,7 @@ def begin_generation(data: DataFolder) -> None:
             try:
                 await ledger.look()
             except NotFound:
-                return  # a ledger that never began
+                return  # a ledger that was never started
             await ledger.seal(generation_at(time.time_ns() // 1_000_000))
         finally:
             store.close()

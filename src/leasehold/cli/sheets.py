@@ -1,7 +1,7 @@
-"""Sheets of the dashboard as Parquet, written beside the control loop and not in it.
+"""Writes sheets of the dashboard as Parquet, in a thread beside the control loop.
 
-Called by whoever puts a House together. duckdb is looked for at the start and loaded when somebody
-first asks, since it is large and most never do.
+duckdb is looked for at the start, but loaded only at the first use, because it is large and rarely
+needed.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from leasehold.web.sheet import Sheet
 
 
 def parquet_writer() -> Callable[[Sheet], Awaitable[bytes]] | None:
-    """None where duckdb is missing."""
+    """Return a writer, or None if duckdb is missing."""
     if find_spec("duckdb") is None:
         return None
-    one = asyncio.Lock()  # duckdb takes all cores that it finds
+    one = asyncio.Lock()  # duckdb uses all cores
 
     async def write(sheet: Sheet) -> bytes:
         try:

@@ -1,11 +1,9 @@
-"""`leasehold sim …`: stories and simulations on virtual time; no clock, and unless one is asked for
-no cluster and no network.
+"""`leasehold sim …`: scenarios and simulations on virtual time.
 
-`sim --seed` and `--seeds` play the control plane, three of it, under the faults of a seed; that is
-in `storm`. `sim scenario FILE…` plays scenario files, `sim replay` a workload trace
-(in `replay`). Exit status: 0 everything held, 1 something
-did not (`FILE:LINE: expected … got …`), 2 a file is wrong, 3 a defect of ours; the worst of
-several files.
+Uses no clock, and no cluster or network unless requested. `sim --seed` and `--seeds` run three
+controllers under the faults of a seed (in `storm`), `sim scenario FILE…` plays scenario files, `sim
+replay` a workload trace (in `replay`). Exit status: 0 everything held, 1 something did not
+(`FILE:LINE: expected … got …`), 2 a file is wrong, 3 a defect of ours; the worst of several files.
 """
 
 from collections.abc import Callable
@@ -142,7 +140,7 @@ def _play(
     except OSError as error:
         click.echo(f"{out}: cannot write there: {error.strerror}", err=True)
         return 2
-    except Exception as error:  # the only place where a defect meets a person
+    except Exception as error:  # the only place where a defect is shown to a user
         said = " ".join(str(error).split()) or type(error).__name__
         click.echo(f"{file}: a defect in leasehold ({type(error).__name__}): {said}", err=True)
         return DEFECT
@@ -156,7 +154,7 @@ def _play(
 
 
 def _troubled(file: str) -> Story | None:
-    """The story, if it has trouble; what is wrong with a file is told by whoever plays it."""
+    """Return the story if it has faults. A bad file is reported later, when it is played."""
     try:
         story = load_story(file)
     except BadFile:

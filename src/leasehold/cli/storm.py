@@ -1,6 +1,6 @@
-"""`leasehold sim --seed | --seeds | --plan`: the control plane under the faults of a seed.
+"""`leasehold sim --seed | --seeds | --plan`: run the control plane under the faults of a seed.
 
-Loads the simulator when it is asked for, since the command line must start fast.
+Imports the simulator only when needed, because the command line must start fast.
 """
 
 import os
@@ -24,6 +24,8 @@ TITLE_CHARS_MAX = 120
 
 @dataclass(frozen=True)
 class Asked:
+    """The options of `leasehold sim`, by their names on the command line."""
+
     seed: int | None
     seeds: str | None
     fresh: str | None
@@ -39,7 +41,7 @@ class Asked:
 
 
 def run(asked: Asked) -> int:
-    """The exit status."""
+    """Run what was asked for, and return the exit status."""
     if asked.plan is not None:
         return _play(asked, _read_plan(asked.plan))
     if asked.seed is not None:
@@ -89,8 +91,11 @@ def _traced(plan: "StormPlan", *, quiet: bool = False) -> "SeedOutcome":
 
 
 def play_scenario(file: str, story: "Story", *, quiet: bool) -> int:
-    """One that has trouble, on three controllers. Nothing but what must always hold is judged: what
-    its expectations say of a moment holds later, when everything is delayed."""
+    """Play a scenario with faults, on three controllers.
+
+    Only invariants are checked: expectations about an instant may hold later, because faults delay
+    everything.
+    """
     from leasehold.sim.storm.file import plan_of
 
     plan = plan_of(story, Path(file).read_text(encoding="utf-8"))
@@ -129,7 +134,7 @@ def _many(asked: Asked) -> int:
         stop_at_first=asked.first,
     )
     for line in tally.lines():
-        click.echo(line, err=asked.digest)  # what is compared stands alone
+        click.echo(line, err=asked.digest)  # keep the compared output clean
     missing = tally.missing() if asked.marks else []
     for mark in missing:
         click.echo(f"never reached: {mark}")
@@ -144,7 +149,7 @@ def _verdict(outcome: "SeedOutcome") -> str:
 
 
 def _range(text: str) -> list[int]:
-    """`A..B`, both included, or one number."""
+    """Parse `A..B`, both included, or one number."""
     low, dots, high = text.partition("..")
     try:
         first = int(low)
@@ -157,7 +162,7 @@ def _range(text: str) -> list[int]:
 
 
 def _left_behind(folder: Path, plan: "StormPlan") -> Path:
-    """A scenario that fails alone; that it does has been seen."""
+    """Write a scenario that reproduces the failure; it is checked that it does."""
     from leasehold.sim.scenario.parse import parse_story
     from leasehold.sim.storm.file import plan_of, scenario_of
     from leasehold.sim.storm.play import play

@@ -1,8 +1,8 @@
-"""Keeps a replica's tenure on a thread of its own, so that no decision delays a renewal.
+"""Keeps a replica's tenure in a thread of its own, so that no decision delays a renewal.
 
-`replica` runs it. The thread has its own event loop, client and keeper; what the keeper says is
-passed to the loop that decides, and the keeper sends a release only when that loop has let go. A
-loop that answers nothing for `tenure.stall` loses its tenure (docs/decisions/0022-tenure.md).
+Run by `replica`. The thread has its own event loop, client and keeper. The keeper's events are
+passed to the loop that decides; a release is sent only after that loop has let go. If the loop is
+unresponsive for `tenure.stall`, it loses its tenure (docs/decisions/0022-tenure.md).
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from leasehold.ports.tenure import Margins, Tenure
 from leasehold.shell.keeper import Keeper, Office
 from leasehold.shell.tenure import StoreTenures
 
-BEAT: Millis = SECOND // 5  # between two signs of life of the loop that decides
-LONG: Millis = 5 * SECOND  # a decision that takes longer is told; then every time it has doubled
+BEAT: Millis = SECOND // 5  # between two heartbeats of the loop that decides
+LONG: Millis = 5 * SECOND  # a longer decision is logged, and again each time its duration doubles
 JOIN_S = 3.0
 
 Connect = Callable[[AsyncioClock, AsyncioTasks], AbstractAsyncContextManager[Store]]
@@ -33,7 +33,7 @@ _log = structlog.get_logger("leasehold")
 
 
 class TenureThread:
-    """To its owner what a `Keeper` is; its methods and properties belong to the owner's loop."""
+    """Looks like a `Keeper` to its owner; methods and properties belong to the owner's loop."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class TenureThread:
         margins: Margins,
         about: Callable[[], str] = lambda: "",
     ) -> None:
-        """`connect` opens a store for the thread alone. `about` names the Run that is being decided
-        about; the thread calls it, also in the middle of a decision."""
+        """Prepare the thread. `connect` opens a store for the thread alone. `about` names the
+        Run that is being decided about; the thread calls it even during a decision."""
         self._connect = connect
         self._clock = clock
         self._tasks = tasks
@@ -60,7 +60,7 @@ class TenureThread:
         self._margins = margins
         self._about = about
         self._owner: asyncio.AbstractEventLoop | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # the thread's
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the thread
         self._keeper: Keeper | None = None
         self._over: AsyncioSignal | None = None
         self._ended = asyncio.Event()
@@ -69,7 +69,7 @@ class TenureThread:
         self._beat_at: Millis = 0
 
     async def run(self) -> None:
-        """Until `stop`; raises what the thread failed of."""
+        """Run until `stop`; raises the error of the thread if it failed."""
         self._owner = asyncio.get_running_loop()
         self._beat_at = self._clock.monotonic()
         beating = self._tasks.spawn("pulse", self._beat())
@@ -85,13 +85,13 @@ class TenureThread:
             raise self._failure
 
     def stop(self) -> None:
-        """Clean: tenure is given back once the owner's loop has let go of it."""
+        """Stop cleanly: release tenure once the owner's loop has let go."""
         self._is_stopping = True
         if self._keeper is not None:
             self._call(self._keeper.stop)
 
     def give_up(self, why: str) -> None:
-        """The owner found out by itself that it was deposed."""
+        """Give up tenure, because the owner found out that it was deposed."""
         if self._keeper is not None:
             self._call(partial(self._keeper.give_up, why))
 
@@ -117,12 +117,12 @@ class TenureThread:
             await self._clock.sleep(BEAT)
 
     def _call(self, what: Callable[[], object]) -> None:
-        """Have something done in the thread's loop, if there still is one."""
+        """Run `what` in the thread's loop, if it still exists."""
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(what)
 
-    # What runs in the thread.
+    # The part that runs in the thread.
 
     def _work(self) -> None:
         try:
@@ -162,7 +162,7 @@ class TenureThread:
             await over.wait(None)
 
     async def _watch(self, clock: AsyncioClock) -> None:
-        """Name the Run that a long decision is about, while it goes on."""
+        """Log the Run that a long decision is about, while it goes on."""
         due = LONG
         while True:
             await clock.sleep(SECOND)
@@ -178,7 +178,7 @@ class TenureThread:
         self._over.set()
 
     def _tell(self, what: Callable[[], object]) -> None:
-        """Have something done in the owner's loop; what fails there ends the owner."""
+        """Run `what` in the owner's loop; if it fails, the owner ends."""
 
         def guarded() -> None:
             try:
@@ -188,12 +188,12 @@ class TenureThread:
                 self._ended.set()
 
         assert self._owner is not None, "the thread is started by its owner"
-        with suppress(RuntimeError):  # the owner is gone, and nothing is left to tell
+        with suppress(RuntimeError):  # the owner is gone
             self._owner.call_soon_threadsafe(guarded)
 
 
 class _FarOffice:
-    """The owner's office, as the keeper sees it from its thread."""
+    """The owner's office, as seen by the keeper in its thread."""
 
     def __init__(
         self,
@@ -230,6 +230,6 @@ class _FarOffice:
         self._tell(lose)
 
     async def has_let_go(self) -> bool:
-        """Wait for the owner to have dropped everything, for as long as the others wait anyway."""
+        """Wait until the owner has let go, at most as long as other replicas wait anyway."""
         assert self._let_go is not None, "it was told that it lost the tenure"
         return await self._let_go.wait(self._patience.take)

@@ -1,7 +1,7 @@
-"""`leasehold token …`: who may use an embedded control plane, and what they may do.
+"""`leasehold token …`: manage who may use an embedded control plane, and for what.
 
-Works on the token file of a data folder, so whoever may read that folder is an administrator; a
-server that runs notices at once. A token is printed when it is made and never again.
+Edits the token file of a data folder, so everybody who can read that folder is an administrator. A
+running server notices at once. A token is printed only when it is made.
 """
 
 import time

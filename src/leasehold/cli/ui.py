@@ -1,4 +1,4 @@
-"""`leasehold ui`: a link that signs a browser in, with the rights of your token."""
+"""`leasehold ui`: print a link that signs a browser in, with the rights of the caller's token."""
 
 from urllib.parse import quote
 

@@ -1,8 +1,8 @@
-"""The dashboard served on this machine, over whatever the kubeconfig names, as its user.
+"""Serves the dashboard on this machine, for the server of the kubeconfig and with its user's
+rights.
 
-For a server that has no pages of its own, such as a cluster's. Everything is asked of the server's
-query API with the caller's own credentials, and read back into the records that pages render. Only
-this machine can reach it, and only with the link that is printed.
+For servers without pages, such as clusters. Everything is read from the query API with the caller's
+credentials. Only this machine can reach the pages, and only with the printed link.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class _Reader:
 
 
 class Far:
-    """A House over the network. One question at a time: the connection is one."""
+    """A House over the network. Sends one request at a time, because there is one connection."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -108,11 +108,12 @@ class Far:
         wanted = [lines[number] for number in sorted(lines) if number > after][:limit]
         if after in lines:
             return Chain(lines[after].digest, wanted)
-        # What lies before the first that is here is archived, and its digest with it.
+        # The digest before the first live batch is in the archive.
         return Chain(GENESIS if 1 in lines else "", wanted)
 
     async def _list_batches(self) -> None:
-        """All of them: their names say no order that a server could begin in the middle of."""
+        """List all batches; their names are not sorted by number, so listing cannot start in the
+        middle."""
         token = ""
         while True:
             more = f"&continue={quote(token, safe='')}" if token else ""
@@ -142,7 +143,7 @@ class Far:
                 raise NotShown(failure.status or 502, failure.message) from None
 
     async def follow(self) -> None:
-        """Notes whenever the ledger has moved; what moves without it is seen at the next beat."""
+        """Notify pages whenever the ledger has moved; they poll for other changes."""
         head: object = None
         while True:
             with suppress(NotShown):
@@ -166,12 +167,12 @@ def _record(question: str, wire: Wire) -> Answer:
 
 
 def serve_here(server: Server, port: int) -> None:
-    """Until it is interrupted."""
+    """Serve until interrupted."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((_HOST, port))
-            listener.listen()  # whoever follows the link at once waits a moment, and is let in
+            listener.listen()  # a visitor who follows the link at once has to wait only a moment
         except OSError as error:
             raise Failure(f"{_HOST}:{port}: {error.strerror}; choose another --port") from None
         with suppress(KeyboardInterrupt):
@@ -187,8 +188,8 @@ async def _serve(server: Server, listener: socket.socket) -> None:
     )  # fmt: skip
     following = asyncio.ensure_future(far.follow())
     code = far.new_code()
-    # A browser sends the cookies of a host to all its ports: under a name that nobody else on this
-    # machine knows, nobody else's server is sent ours.
+    # A browser sends the cookies of a host to all its ports. With an unguessable host name, other
+    # servers on this machine cannot receive ours.
     host = f"leasehold-{secrets.token_hex(6)}.localhost"
     click.echo(f"http://{host}:{listener.getsockname()[1]}/ui/sign-in?code={code}")
     click.echo(f"shows {server.context.server} as {server.context.user}; Ctrl-C ends it")
@@ -200,7 +201,7 @@ async def _serve(server: Server, listener: socket.socket) -> None:
 
 
 class _Ending(uvicorn.Server):
-    """Ends the streams of open pages when it is told to stop, and does not wait for them."""
+    """Ends the streams of open pages when told to stop, instead of waiting for them."""
 
     def __init__(self, config: uvicorn.Config, news: PageNews) -> None:
         super().__init__(config)
@@ -212,7 +213,7 @@ class _Ending(uvicorn.Server):
 
 
 class _Nothing:
-    """Beside the pages there is nothing here."""
+    """The application beside the pages: there is none."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Response(status_code=404)(scope, receive, send)

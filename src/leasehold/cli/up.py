@@ -1,7 +1,7 @@
-"""`leasehold up`: a complete control plane on this machine, until it is told to stop.
+"""`leasehold up`: run a complete control plane on this machine until it is told to stop.
 
-Reads what was asked, starts `cli.embedded`, says how to use it, and waits for a signal. Everything
-that can be wrong with folder, port, fleet or store ends in one sentence.
+Reads the options, starts `cli.embedded`, prints how to use it, and waits for a signal. Every
+problem with folder, port, fleet or store ends in one sentence.
 """
 
 import asyncio
@@ -38,12 +38,14 @@ from leasehold.shell.logs import LEVELS, configure
 from leasehold.shell.yamlfile import BadFile
 
 PORT = 7443
-PLACE = "local"  # region, cluster and domain of a machine that stands alone
+PLACE = "local"  # region, cluster and domain of a single machine
 VIRTUAL = "virtual"
-COLLECT_AFTER = 20_000  # objects made and kept
+COLLECT_AFTER = 20_000  # net new objects between two garbage collections
 
 
 class GpuCount(click.ParamType["int | None"]):
+    """A number of GPUs, or None for `auto`."""
+
     name = "auto|N"
 
     def convert(
@@ -110,7 +112,7 @@ def command(
         raise click.UsageError("--host is empty, which would be all addresses; write one")
     try:
         data.prepare()
-        os.umask(0o077)  # that folder is closed already; what is moved out of it stays so
+        os.umask(0o077)  # the data folder is closed already; files moved out of it stay private
         data.check_store()
         settings = UpSettings(
             folder=data,
@@ -126,7 +128,7 @@ def command(
     except UnknownFormat as unknown:
         raise click.ClickException(f"{data.store}: {unknown}") from None
     except (CheckpointLost, HeadLost, msgspec.DecodeError) as error:
-        # SQLite finds the file sound, but it is not what was written into it.
+        # SQLite finds the file sound, but its content is damaged.
         damaged = BadStore(data.store, f"is damaged ({error})", remedy_of_damage(data.store))
         raise click.ClickException(str(damaged)) from error
     except OSError as error:
@@ -135,11 +137,11 @@ def command(
 
 
 def _open_standard() -> None:
-    """Whoever starts it without stdin, stdout or stderr must not find a socket there instead."""
+    """Open /dev/null for missing standard streams, so that no socket gets their numbers."""
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(opened)
-    # Python has None where a stream was closed, whatever its own types say.
+    # Python sets a closed stream to None, whatever its type says.
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w", closefd=False))
@@ -180,13 +182,13 @@ def _nodes(gpus: int | None, flavor: str | None, fleet: Path | None) -> list[Loc
 
 
 def _host_name() -> str:
-    """As a Node may be called: a DNS label made of this machine's name."""
+    """Return a node name: a DNS label made from this machine's name."""
     name = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower()).strip("-")
     return name[:63].strip("-") or "localhost"
 
 
 def _label(product: str) -> str:
-    """As device plugins write a product into a label: NVIDIA H200 -> NVIDIA-H200."""
+    """Return a product name as device plugins write it into a label: NVIDIA H200 -> NVIDIA-H200."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", product).strip("-._")[:63] or "gpu"
 
 
@@ -197,15 +199,15 @@ def _run(settings: UpSettings, *, quiet: bool, end_jobs: bool) -> None:
         try:
             await tasks.supervise(_serve(settings, embedded, quiet=quiet, end_jobs=end_jobs))
         finally:
-            embedded.close()  # when nobody is left who uses it
+            embedded.close()  # after everything that uses it has ended
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(supervised())
 
 
 def _spare_the_collector() -> None:
-    """What was read at the start stays for good, and little of the rest goes in circles: looking
-    for circles as often as Python does by default costs a tenth of the work."""
+    """Make garbage collection rarer: what was read at the start stays, and there are few cycles.
+    The default frequency costs a tenth of the CPU time."""
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
 
@@ -228,7 +230,7 @@ async def _serve(settings: UpSettings, embedded: Embedded, *, quiet: bool, end_j
             await embedded.end_jobs()
         left = embedded.agent.running
         if not quiet:
-            with suppress(OSError):  # the reader of the greeting may have gone
+            with suppress(OSError):  # the reader of the greeting may be gone
                 click.echo(_farewell(left))
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
@@ -237,7 +239,10 @@ async def _serve(settings: UpSettings, embedded: Embedded, *, quiet: bool, end_j
 
 
 async def _is_started(embedded: Embedded, stopping: asyncio.Event) -> bool:
-    """False when it was told to stop before; a store that refuses all is raised as what it is."""
+    """Start the control plane. Returns False if a stop signal came first.
+
+    Raises the error of a store that refuses everything.
+    """
     starting = asyncio.ensure_future(embedded.start())
     others = [asyncio.ensure_future(each) for each in (stopping.wait(), embedded.cannot_start())]
     try:

@@ -1,15 +1,16 @@
-"""Text of users on a terminal: control characters are shown, not obeyed.
+"""Makes control characters in users' text visible, so that a terminal does not interpret them.
 
-Used by every command that prints words for people. A job's message or an owner's name may hold
-whatever its author liked: escapes that clear the screen, a line break with a forged line after it,
-marks that turn the writing around. JSON, YAML and the logs of pods are data, and stay as they are.
+Used by every command that prints text for people. A job's message or an owner's name may contain
+anything: escapes that clear the screen, a line break with a forged line, or marks that reverse the
+text direction. JSON, YAML and logs of pods are data and stay unchanged.
 """
 
 import click
 
 
 def visible(text: str) -> str:
-    r"""The same text on one line, with `\x1b` and `\n` for what is no printable character."""
+    r"""Return the text on one line, with escapes such as `\x1b` and `\n` for unprintable
+    characters."""
     if text.isprintable():
         return text
     return "".join(
@@ -18,5 +19,5 @@ def visible(text: str) -> str:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """One line."""
+    """Print one line."""
     click.echo(visible(text), err=err)

@@ -1,6 +1,6 @@
-"""audit — leases, pods and balances agree, or every record that does not is named.
+"""audit: check that leases, pods and balances agree, and name every record that does not.
 
-Run by the simulator after every story. It repairs nothing.
+Run by the simulator after each story. Repairs nothing.
 """
 
 from leasehold.core.facts import Node, Pod, PodPhase, Role
@@ -9,7 +9,7 @@ from leasehold.core.world.world import World
 
 
 def audit(world: World, pods: list[Pod], now: Instant) -> list[str]:
-    """Every disagreement between open leases, the pods there are, and the accounts."""
+    """Return every disagreement between open leases, existing pods and accounts."""
     return [
         *_pods_without_leases(world, pods),
         *_leases_without_pods(world, pods, now),
@@ -36,7 +36,7 @@ def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
 
 
 def _is_out_of_reach(pod: Pod, node: Node) -> bool:
-    """It is dead with its node, or was told to go and will hear of it when its node is back."""
+    """Return whether the pod died with its node, or will be told to go when its node is back."""
     return node.fenced or (pod.deleting and not node.ready)
 
 
@@ -61,13 +61,13 @@ def _leases_without_pods(world: World, pods: list[Pod], now: Instant) -> list[st
 
 
 def _is_pausing(world: World, pod: Pod, now: Instant) -> bool:
-    """It failed while its job was re-forming, again, and will be made anew in a moment."""
+    """Return whether the pod failed again while its job re-forms, and will be made again soon."""
     uid, at = world.restarted.get(pod.key, (pod.uid, now))
     return uid != pod.uid and now < at + world.policy.restart_pause
 
 
 def _balances(world: World, now: Instant) -> list[str]:
-    """Each envelope's account against a plain sum over all leases."""
+    """Compare each envelope's account with a plain sum over all leases."""
     used: dict[str, int] = {}
     accounts = world.accounts
     spent = {

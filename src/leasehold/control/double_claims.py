@@ -1,7 +1,7 @@
-"""INV-CALENDAR: no two entries of the calendar claim the same GPU or the same money at one time.
+"""INV-CALENDAR: no two entries of the calendar claim the same GPU or money at the same time.
 
-A site and the leases that may be cut for it, and a hold and its victims, are the exception: what is
-under them is not looked at. Asked by simulations before every commit.
+Exceptions are a site over leases that may be cut for it, and a hold over its victims: what is under
+them is not checked. Checked by simulations before every commit.
 """
 
 from leasehold.control.turn import Turn
@@ -12,7 +12,7 @@ RULE = "INV-CALENDAR"
 
 
 def double_claims(turn: Turn) -> list[Violation]:
-    """Nodes on which entries together claim more GPUs than there are."""
+    """Return the nodes on which entries together claim more GPUs than exist."""
     if not turn.has_walked:
         return []
     found: list[Violation] = []

@@ -1,8 +1,8 @@
-"""Announcements that this controller's key does not prove are made anew, before anything is drawn.
+"""Announces subjects again whose commitment does not match this controller's lottery key.
 
-The nonce of a lottery follows from a secret key, and its commitment was published when the
-reservation or the overdraft was announced. With another key (the file was lost, or restored without
-it) a draw could never be proved: so it is not made, and its subject is announced again.
+The nonce of a lottery follows from a secret key, and its commitment is published when the
+reservation or the overdraft is announced. With another key (the file was lost, or not restored) a
+draw could never be proved. So it is not made, and the subject is announced again.
 """
 
 from msgspec.structs import replace
@@ -16,7 +16,8 @@ WHY = "it was announced under another lottery key, and is announced anew: no dra
 
 
 def announce_anew(turn: Turn) -> None:
-    """Called first of all after a restart. A run whose reservation goes is planned anew at once."""
+    """Announce such subjects again; called first after a restart. A run whose reservation is
+    cancelled is planned again at once."""
     world = turn.world
     for uid in sorted(world.reservation_of):
         run = world.runs.get(uid)

@@ -1,6 +1,7 @@
-"""A reservation's life: announced, released, cancelled, blocked; never removed, for audit.
+"""The lifecycle of a Reservation: announced, released, cancelled, blocked; never removed, for
+audit.
 
-What it plans is decided in `scheduling/plans`, what it holds in `scheduling/holds`.
+`scheduling/plans` decides what it plans, `scheduling/holds` what it holds.
 """
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ _OPEN = (State.PENDING, State.ACTIVATING, State.BLOCKED)
 
 
 def present(world: World, run: Run) -> Reservation | None:
-    """The reservation of its present wait, if it has one."""
+    """Return the reservation of the run's present wait, or None."""
     subject = world.reservation_of.get(run.uid)
     reservation = world.reservations[subject] if subject else None
     return reservation if reservation is not None and reservation.state in _OPEN else None
@@ -40,13 +41,13 @@ def cancel_reservation(turn: Turn, run: Run, why: str) -> None:
 
 
 def block(turn: Turn, run: Run, refused: Refused) -> None:
-    """It holds nothing, and is thought over again at every change."""
+    """Block a run (Q11): its reservation holds nothing and is considered again at every change."""
     reservation = present(turn.world, run)
     turn.calendar.forget(run.uid)
     if reservation is None:
         reservation = announced(turn, run)
     if reservation.state is State.BLOCKED and reservation.reason == refused.reason:
-        return  # not for a mere count in its words
+        return  # no update if only numbers in the message differ
     if reservation.state is not State.BLOCKED:
         turn.tell("Run", run.key, Told.BLOCKED, refused.says)
         turn.again = reservation.state is State.ACTIVATING or turn.again
@@ -68,8 +69,8 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
 
 
 def announced(turn: Turn, run: Run) -> Reservation:
-    """A new reservation: its subject and the commitment to its nonce go into the ledger."""
-    # Long names may begin alike: two of a namespace are then announced in two batches.
+    """Return a new reservation; its subject and the commitment to its nonce go into the ledger."""
+    # Long names may share a prefix: two such runs of a namespace are announced in two batches.
     taken = turn.world.reservations
     batch = turn.announcing_batch(
         lambda seq: f"{run.namespace}/{reservation_name(run.name, seq)}" in taken

@@ -1,7 +1,7 @@
-"""What people are told of a run, a Budget or a node while it is decided, besides why a run waits.
+"""The reasons of notices about a run, a Budget or a node, besides why a run waits.
 
-A notice says one of these or a `Refusal`. Events, metrics and logs go by the member, never by its
-word.
+A notice has one of these or a `Refusal` as its reason. Events, metrics and logs depend on the
+member, never on its message.
 """
 
 from enum import StrEnum
@@ -11,6 +11,8 @@ from leasehold.core.verdicts import Refusal
 
 
 class Told(StrEnum):
+    """The reason of a notice."""
+
     ACTIVATING = "Activating"
     ADMITTED = "Admitted"
     ANNOUNCED_ANEW = "AnnouncedAnew"
@@ -35,7 +37,7 @@ class Told(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Whether somebody may have to do something."""
+        """Return whether a person may have to act."""
         match self:
             case (
                 Told.BLOCKED
@@ -72,5 +74,5 @@ Reason = Told | Refusal
 
 
 def is_warning(reason: Reason) -> bool:
-    """Every refusal is one: a run waits for it."""
+    """Return whether a notice is a warning. Every refusal is, because a run waits for it."""
     return True if isinstance(reason, Refusal) else reason.is_warning

@@ -1,6 +1,6 @@
-"""Which leases a turn changed, and whether an invariant of theirs is broken.
+"""Finds the leases that a turn changed, and the invariants that it would break.
 
-Called before every commit, by the loop and by a replay of a workload.
+Called before every commit, by the loop and by replays of a workload.
 """
 
 from leasehold.control.turn import Turn
@@ -8,7 +8,8 @@ from leasehold.core.world.invariants import Touched, Violation, check_delta
 
 
 def touched_by(turn: Turn) -> Touched:
-    """The leases that the batches of this turn open, mark and close, as they are now."""
+    """Return the leases that the batches of this turn open, mark and close, in their present
+    state."""
     leases, batches = turn.world.leases, turn.batches
     changed = dict.fromkeys(
         name
@@ -22,5 +23,5 @@ def touched_by(turn: Turn) -> Touched:
 
 
 def broken_by(turn: Turn) -> list[Violation]:
-    """What the turn would break if its batches were committed."""
+    """Return the invariants that would be broken if the turn's batches were committed."""
     return check_delta(turn.world, touched_by(turn), turn.now)

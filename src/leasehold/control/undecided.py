@@ -1,4 +1,4 @@
-"""A decision that failed, and about whom: raised by `decide`, contained by the loop."""
+"""A failed decision and the run it was about: raised by `decide`, contained by the loop."""
 
 from leasehold.core.facts import Uid
 from leasehold.core.verdicts import Refusal, Refused
@@ -6,8 +6,9 @@ from leasehold.core.world.steps import TooManySteps
 from leasehold.core.world.world import World
 
 
-class Undecided(Exception):  # noqa: N818 - it says what became of the turn
-    """Something of ours failed while a run was thought about; its uid, or "" if it was none."""
+class Undecided(Exception):  # noqa: N818 - named for the state of the turn
+    """A decision failed with an internal error; `about` is the run's uid, or "" if it was about
+    none."""
 
     def __init__(self, about: Uid) -> None:
         super().__init__(about)
@@ -15,7 +16,7 @@ class Undecided(Exception):  # noqa: N818 - it says what became of the turn
 
 
 def why_put_aside(world: World, uid: Uid) -> Refused:
-    """What a run is told that nothing is decided about any more."""
+    """Return the refusal shown for a run about which nothing is decided any more."""
     if uid in world.steps.over:
         remedy = (
             f"{TooManySteps(world.steps.most)}; it is left alone, and tried again when it is "

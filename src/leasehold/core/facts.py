@@ -1,9 +1,9 @@
-"""The immutable records that decisions read: who may claim, what is wanted, what is there.
+"""The immutable records that decisions read: budgets, runs, nodes, pods and leases.
 
-Everything is a frozen struct of plain values. Codecs in `core.objects` make them from manifests;
-`core.world` folds them. Identities are strings: an envelope is `namespace/budget/envelope`, a
-run is known by its uid (its `namespace/name` may be used again by another run), a domain is
-`region/cluster/fabric`.
+Every record is a frozen struct of plain values. The codecs in `core.objects` make records from
+manifests; `core.world` folds them. Identities are strings: an envelope is
+`namespace/budget/envelope`, a domain is `region/cluster/fabric`, and a run is its uid, because a
+later run may reuse its `namespace/name`.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ from leasehold.core.names import LEASES_CLOSED
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
 
 EnvelopeKey = str
-Location = tuple[str, str]  # region, cluster: what an envelope covers
+Location = tuple[str, str]  # region, cluster: where an envelope pays
 RunKey = str
 Uid = str
 
@@ -26,17 +26,21 @@ class Record(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Sharing(StrEnum):
+    """Whether an envelope also pays for its owner's family (C2, steps 2 and 3)."""
+
     FAMILY = "family"
     NONE = "none"
 
 
 class Gang(StrEnum):
+    """What starts and ends together: the whole run, or each group alone (G1)."""
+
     RUN = "Run"
     GROUP = "Group"
 
 
 class Role(StrEnum):
-    """What a lease's slots do."""
+    """How the slots of a lease are used; `BORROWED` is a filler on another run's spare (F1)."""
 
     ACTIVE = "Active"
     SPARE = "Spare"
@@ -44,7 +48,7 @@ class Role(StrEnum):
 
 
 class Relation(StrEnum):
-    """What the payer is to the owner of the run."""
+    """How the payer is related to the owner of the run (C2, C3)."""
 
     OWNED = "Owned"
     SHARED = "Shared"
@@ -61,7 +65,7 @@ class Opened(StrEnum):
 
 
 class Closed(StrEnum):
-    """Why a lease ended; a `Why` says more."""
+    """Why a lease ended; `Why` adds the detail."""
 
     COMPLETED = "Completed"
     FAIL = "Fail"
@@ -77,7 +81,8 @@ class Closed(StrEnum):
 
 
 class Cause(StrEnum):
-    """What lies behind a closure `Fail`: the first two are the workload's own and use a retry."""
+    """The cause of a closure `Fail`. Only `EXIT` and `UNSTARTED` are the workload's own and use
+    up a retry (B5)."""
 
     EXIT = "Exit"
     UNSTARTED = "Unstarted"
@@ -87,6 +92,8 @@ class Cause(StrEnum):
 
 
 class Phase(StrEnum):
+    """The phase of a Run, as its status shows it."""
+
     PENDING = "Pending"
     RUNNING = "Running"
     COMPLETED = "Completed"
@@ -106,6 +113,8 @@ class Failed(StrEnum):
 
 
 class Lending(Record):
+    """The lending policy of an envelope: to which owners it lends, and how much (C2, C4)."""
+
     allow: bool = False
     to: tuple[str, ...] = ()
     max_concurrency: int | None = None
@@ -113,7 +122,7 @@ class Lending(Record):
 
 
 class Envelope(Record):
-    """One line of a Budget: so many GPUs of a flavor, at a place, in a window."""
+    """One line of a Budget: a number of GPUs of one flavor, in a place, during a window."""
 
     key: EnvelopeKey
     owner: str
@@ -128,7 +137,7 @@ class Envelope(Record):
     lending: Lending = Lending()
 
     def covers(self, region: str, cluster: str) -> bool:
-        """Whether it pays for GPUs at this place."""
+        """Return whether the envelope pays for GPUs in this location."""
         return self.region in (None, region) and self.cluster in (None, cluster)
 
     def in_window(self, at: Instant) -> bool:
@@ -149,6 +158,8 @@ class Aggregate(Record):
 
 
 class Budget(Record):
+    """A Budget: the envelopes of one owner, and the namespaces whose runs may charge them."""
+
     namespace: str
     name: str
     owner: str
@@ -157,8 +168,8 @@ class Budget(Record):
     envelopes: tuple[Envelope, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     uid: Uid = ""
-    version: int = 0  # resourceVersion it was read at
-    wire_spec: bytes = b"{}"  # the canonical JSON of its spec as written, for the ledger's facts
+    version: int = 0  # the resourceVersion that was read
+    wire_spec: bytes = b"{}"  # the spec as written, as canonical JSON; goes into the ledger's facts
 
     @property
     def key(self) -> str:
@@ -166,12 +177,17 @@ class Budget(Record):
 
 
 class Selector(Record):
+    """Where a run may be placed; None matches any region, cluster or domain."""
+
     region: str | None = None
     cluster: str | None = None
     domain: str | None = None
 
 
 class Malleable(Record):
+    """The widths of an elastic run, in GPUs: `min_gpus`, then in steps of `step_gpus` up to
+    `max_gpus`."""
+
     min_gpus: int
     max_gpus: int
     step_gpus: int
@@ -179,19 +195,25 @@ class Malleable(Record):
 
 
 class Funding(Record):
+    """Whether and from which sponsors a run may borrow, and how many GPUs at most (C3)."""
+
     allow_borrow: bool = False
     max_borrow_gpus: int | None = None
     sponsors: tuple[str, ...] = ()
 
 
 class Toleration(Record):
-    key: str = ""  # empty with Exists tolerates every taint
+    """A toleration of the pod template, as in Kubernetes."""
+
+    key: str = ""  # empty with operator Exists: tolerates every taint
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
 
 
 class RunSpec(Record):
+    """What a run asks for. GPU counts are totals over the run unless the name says otherwise."""
+
     owner: str
     flavor: str
     total_gpus: int
@@ -208,28 +230,30 @@ class RunSpec(Record):
     checkpoint: Millis | None = None
     retries: int = 0
     grace: Millis = 30_000
-    start_timeout: Millis | None = None  # from its lease to running, where its node has it
+    start_timeout: Millis | None = None  # longest time from Start lease to running container
     funding: Funding = Funding()
-    cpu_milli: int = 0  # asked by one pod of the template, all containers
+    cpu_milli: int = 0  # requested by one pod of the template, all containers
     memory_bytes: int = 0
-    is_amended: bool = False  # these two are what the API server makes of the template
+    is_amended: bool = False  # the API server's admission changed cpu_milli and memory_bytes
     tolerations: tuple[Toleration, ...] = ()
-    nodes: frozenset[str] | None = None  # the only ones from which its volumes can be reached
+    nodes: frozenset[str] | None = None  # the only nodes that can reach its volumes; None: any
     template: bytes = b"{}"  # the user's pod template, as canonical JSON
 
 
 class Run(Record):
+    """A Run: its identity, its spec, and what the store tells about the object."""
+
     namespace: str
     name: str
     uid: Uid
     created: Instant
     spec: RunSpec
     version: int = 0
-    number: int = 0  # among those of one instant, where creation is stamped to the second
-    deleting: bool = False  # the user deleted it; it goes when its leases are closed
-    finalizers: tuple[str, ...] = (LEASES_CLOSED,)  # who holds it
-    generation: int = 0  # counts the changes of its spec
-    seen_running: int = 0  # the attempt whose pods were all bound once, from its status
+    number: int = 0  # order of creation among runs whose creation stamps are equal
+    deleting: bool = False  # deleted by the user; the object stays until its leases are closed
+    finalizers: tuple[str, ...] = (LEASES_CLOSED,)  # what keeps the object after a deletion
+    generation: int = 0  # increases with each change of the spec
+    seen_running: int = 0  # the last attempt whose pods were all bound, from the run's status
 
     @property
     def key(self) -> RunKey:
@@ -237,12 +261,16 @@ class Run(Record):
 
 
 class Taint(Record):
+    """A taint of a Node, as in Kubernetes."""
+
     key: str
     value: str = ""
     effect: str = "NoSchedule"
 
 
 class Node(Record):
+    """A node, with its GPUs, its place in the fleet and its health."""
+
     name: str
     flavor: str
     region: str
@@ -253,14 +281,14 @@ class Node(Record):
     memory_bytes: int = 1 << 60
     pods_max: int = 110
     ready: bool = True
-    not_ready_since: Instant | None = None  # by the clock of whoever watches over nodes
-    unheard_since: Instant | None = None  # by our own, when we first saw that
+    not_ready_since: Instant | None = None  # by the clock of the node controller or agent
+    unheard_since: Instant | None = None  # by our clock, since we first saw that it is not ready
     cordoned: bool = False
     fenced: bool = False  # positive evidence that its processes are dead
-    drained_by: str = ""  # who asked that it be emptied, while it takes no work; "": nobody
-    taints: tuple[Taint, ...] = ()  # those of others
-    is_reserved: bool = False  # our taint keeps other schedulers away
-    lacks: str = ""  # why it cannot be used, e.g. a missing label; empty when it can
+    drained_by: str = ""  # name of the user who drains the node; "": not draining
+    taints: tuple[Taint, ...] = ()  # taints that leasehold did not set
+    is_reserved: bool = False  # has our taint, which keeps other schedulers away
+    lacks: str = ""  # why the node cannot be used, e.g. a missing label; "": usable
     uid: Uid = ""
     version: int = 0
 
@@ -274,7 +302,7 @@ class Node(Record):
 
 
 class PodPhase(StrEnum):
-    """Where a pod is in its life. `ORDERED` is ours alone: asked for, not yet seen."""
+    """The phase of a pod. `ORDERED` exists in leasehold only: requested, but not yet observed."""
 
     ORDERED = "Ordered"
     PENDING = "Pending"
@@ -284,13 +312,13 @@ class PodPhase(StrEnum):
 
 
 class Pod(Record):
-    """A pod of ours or of somebody else; `run_uid` is empty for a foreign one."""
+    """A pod; `run_uid` is empty for a foreign pod, i.e. one that leasehold did not create."""
 
     namespace: str
     name: str
-    node: str  # where it is, or is to go
+    node: str  # the node it is on, or will be bound to
     gpus: int
-    placed: bool = True  # False: it was made without its node, and its binding is to come
+    placed: bool = True  # False: created without a node name, to be bound later
     uid: Uid = ""
     version: int = 0
     run_uid: Uid = ""
@@ -300,16 +328,17 @@ class Pod(Record):
     cpu_milli: int = 0
     memory_bytes: int = 0
     phase: PodPhase = PodPhase.PENDING
-    reason: str = ""  # why a node rejected it
+    reason: str = ""  # why its node rejected it
     exit_code: int | None = None
-    said: str = ""  # how its node put the end into words
-    slots: tuple[int, ...] = ()  # its GPUs' ordinals, where that is known
-    began_at: Instant | None = None  # when the first of its containers began to run
+    said: str = ""  # the node's message about its end
+    slots: tuple[int, ...] = ()  # ordinals of its GPUs, if known
+    began_at: Instant | None = None  # when its first container started
     finished_at: Instant | None = None
     deleting: bool = False
-    asked_to_go: Instant | None = None  # when it was deleted; its grace comes after that
-    waits_for: str | None = None  # its node has it and did not start it yet: what that waits for
-    disrupted: bool = False  # evicted, or ended with its node's shutdown: no doing of its own
+    asked_to_go: Instant | None = None  # when it was deleted; the grace period follows
+    # what an accepted pod waits for before its start; None: not waiting
+    waits_for: str | None = None
+    disrupted: bool = False  # evicted, or ended by the shutdown of its node: not its own failure
     finalizers: tuple[str, ...] = ()
 
     @property
@@ -322,9 +351,12 @@ class Pod(Record):
 
     @property
     def ended_because_deleted(self) -> bool:
-        """Somebody deleted or evicted it before it ended: whatever its exit code is, it is no
-        result. Clocks of nodes may count in seconds; of the same instant, a success was there
-        before."""
+        """Return whether the pod was deleted or evicted before it ended, so that its exit code is
+        not a result.
+
+        Node clocks may have a resolution of seconds. If the deletion and the end have the same
+        timestamp, a success counts as earlier than the deletion, a failure as later.
+        """
         if self.disrupted and self.phase is PodPhase.FAILED:
             return True
         if not self.has_ended or self.asked_to_go is None:
@@ -335,14 +367,19 @@ class Pod(Record):
 
     @property
     def is_bound(self) -> bool:
-        """Its node took it."""
+        """Return whether the node accepted the pod."""
         return self.phase is PodPhase.RUNNING or (self.has_ended and not self.reason)
 
 
 class Why(Record):
-    """Why a lease ends. The detail of a `RandomPreempt` is its seed, of a `Swap`, `Shrink` or
-    `DropSpare` the node that was drained, if that was why, of a `Fail` what its pod waited for in
-    vain when it was to start. On the wire it stands in brackets."""
+    """Why a lease ends, and a detail; on the wire `Reason(detail)`.
+
+    The detail depends on the reason:
+
+    - `RandomPreempt`: the seed of the lottery
+    - `Swap`, `Shrink`, `DropSpare`: the node that was drained, if that was the cause
+    - `Fail`: what the pod waited for, if it could not be started
+    """
 
     reason: Closed
     detail: str = ""
@@ -356,23 +393,24 @@ class Why(Record):
 
     @property
     def drained_node(self) -> str:
-        """The node whose draining it was for; empty if it was for something else."""
+        """Return the node whose drain caused the closure, or ""."""
         return self.detail if self.reason in (Closed.SWAP, Closed.SHRINK, Closed.DROP_SPARE) else ""
 
     @property
     def unstarted(self) -> str:
-        """What a pod waited for that could not be started; empty if it failed otherwise."""
+        """Return what a pod waited for that could not be started, or ""."""
         return self.detail if self.reason is Closed.FAIL else ""
 
 
 def parse_why(text: str) -> Why:
-    """ValueError if there is no such reason."""
+    """Parse `Reason(detail)`. Raises ValueError for an unknown reason."""
     reason, _, rest = text.partition("(")
     return Why(reason=Closed(reason), detail=rest.removesuffix(")"))
 
 
 class Ending(Record):
-    """That a lease must end: why, by when it is killed, and the batch and instant that said so."""
+    """The decision to end a lease: why, the deadline at which its pod is killed, and the batch
+    and instant of the decision."""
 
     why: Why
     deadline: Instant
@@ -381,18 +419,19 @@ class Ending(Record):
 
 
 class Closure(Record):
-    """That a lease ended: why, when, and the batch that said so."""
+    """The end of a lease: why, when, and the batch that recorded it."""
 
     why: Why
     at: Instant
     batch: int
-    cause: Cause | None = None  # only with `Fail`
-    began: Instant | None = None  # until then its pod was starting, if that is known to take time
-    saved: Instant | None = None  # of what was lost: all before this was saved
+    cause: Cause | None = None  # set only for `Fail`
+    # when its pod started to run, if starting takes long; before that it was starting up
+    began: Instant | None = None
+    saved: Instant | None = None  # work before this instant is in a checkpoint and was not lost
 
 
 class Lease(Record):
-    """These slots of one node, used by one pod (or held as its spare), paid by one envelope."""
+    """Slots of one node, used by one pod or kept as its spare, and paid by one envelope."""
 
     name: str
     owner: str
@@ -433,7 +472,7 @@ class Lease(Record):
 
     @property
     def why(self) -> Why | None:
-        """Why it ended or has to; None while nothing ends it."""
+        """Return why the lease ended or is ending; None while it is to go on."""
         if self.closed is not None:
             return self.closed.why
         return None if self.ending is None else self.ending.why
@@ -448,10 +487,11 @@ class Lease(Record):
         return f"{self.namespace}/{self.pod}"
 
     def gpu_ms(self, now: Instant) -> GpuMs:
-        """What its payer owes up to `now`; fixed once it is closed."""
+        """Return the GPU-time charged to the payer up to `now`; constant once the lease is
+        closed."""
         return len(self.slots) * ((now if self.closed is None else self.closed.at) - self.start)
 
 
 def ledger_order(lease: Lease) -> tuple[int, int]:
-    """Leases in the order in which they were opened: batch, then index within it."""
+    """Return the sort key of opening order: batch, then index within the batch."""
     return lease.batch, int(lease.name.rpartition("-")[2])

@@ -1,12 +1,12 @@
-"""The group our kinds are in, and the form an object has on its way: plain data, as JSON has it.
+"""Names of the API group and finalizers, and the type of a JSON object.
 
-Everybody's, and without any import: a command that is done before its user notices reads it too.
+Imports nothing, so that the quick commands of the CLI can load it without delay.
 """
 
 GROUP = "rq.davidlangworthy.io"
 API_VERSION = f"{GROUP}/v1"
 
-LEASES_CLOSED = f"{GROUP}/leases-closed"  # the finalizer that keeps a Run until it owes nothing
-LEASE_CLOSED = f"{GROUP}/lease-closed"  # the one that keeps a pod until its end is in the ledger
+LEASES_CLOSED = f"{GROUP}/leases-closed"  # finalizer: a Run stays until its leases are closed
+LEASE_CLOSED = f"{GROUP}/lease-closed"  # finalizer: a pod stays until its end is in the ledger
 
 Wire = dict[str, object]

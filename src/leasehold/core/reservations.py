@@ -1,4 +1,4 @@
-"""A Reservation: a start that is planned, and how sure it is."""
+"""Reservation: the planned start of a waiting run, and how certain that start is."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ from leasehold.core.units import Instant
 
 
 class State(StrEnum):
-    """A Reservation's state."""
+    """The lifecycle state of a Reservation."""
 
     PENDING = "Pending"
     ACTIVATING = "Activating"
@@ -17,6 +17,8 @@ class State(StrEnum):
 
 
 class Confidence(StrEnum):
+    """How certain a planned start is (Q4 to Q6)."""
+
     EXACT = "exact"
     WINDOW = "window-aligned"
     CUTS = "needs-cuts"
@@ -24,7 +26,7 @@ class Confidence(StrEnum):
 
 
 class Held(Record):
-    """Money on the calendar: so many GPUs of an envelope, for groups in one location."""
+    """Money on the calendar: a number of GPUs of one envelope, for groups in one location."""
 
     payer: EnvelopeKey
     gpus: int
@@ -33,7 +35,8 @@ class Held(Record):
 
 
 class Reservation(Record):
-    """A start that is planned. `batch` announced it; the plan changes, the subject does not."""
+    """The planned start of a waiting run. `batch` is the batch that announced it; a new plan keeps
+    the same Reservation."""
 
     namespace: str
     name: str
@@ -51,17 +54,17 @@ class Reservation(Record):
     domains: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     payers: tuple[EnvelopeKey, ...] = ()
-    releases: tuple[tuple[str, Instant], ...] = ()  # lease, when it ends
+    releases: tuple[tuple[str, Instant], ...] = ()  # (lease, its known end)
     remedies: tuple[str, ...] = ()
     odds: tuple[tuple[RunKey, int], ...] = ()  # run, percent
-    since: Instant = 0  # when it took its present state
-    by_cuts: Instant = 0  # the start by cuts that was announced (Q5); 0: none
-    by_family: Instant = 0  # the start with the owner's own envelope that was announced (Q6)
-    # What it has on the calendar: places and money, from `held_from` on.
+    since: Instant = 0  # since when it is in its present state
+    by_cuts: Instant = 0  # T of the announced start by preemption (Q5); 0: none
+    by_family: Instant = 0  # announced start with the owner's own envelope (Q6); 0: none
+    # Its entry on the calendar: places and money, from `held_from` on.
     held_from: Instant = 0
-    held_places: tuple[tuple[str, int], ...] = ()  # node, GPUs
+    held_places: tuple[tuple[str, int], ...] = ()  # (node, GPUs)
     held_money: tuple[Held, ...] = ()
-    is_site: bool = False  # leases that may be cut may be in these places
+    is_site: bool = False  # the places are a site (Q5): preemptible leases may still be in them
 
     @property
     def subject(self) -> str:

@@ -1,6 +1,6 @@
-"""What a cut was: whom it was for, what was given up, who was drawn, and what that follows from.
+"""Resolution: the record of one preemption, with everything needed to repeat the decision (R7).
 
-Records, as in `facts`; everything that is needed to decide a cut again.
+It names the cause, the beneficiary, what was given up, the draws of the lottery and their inputs.
 """
 
 from enum import StrEnum
@@ -10,14 +10,14 @@ from leasehold.core.units import Instant
 
 
 class Bundle(Record):
-    """What dies together: a whole run, or one group of a `gang: Group` run."""
+    """What is preempted as a unit: a whole run, or one group of a `gang: Group` run (R4)."""
 
     namespace: str
     run: str
     uid: Uid
     group: int | None
     gpus: int
-    is_owned: bool = False  # whether its owner's own envelopes pay for all of it
+    is_owned: bool = False  # the owner's own envelopes pay for all of it
 
     @property
     def run_key(self) -> RunKey:
@@ -30,13 +30,15 @@ class Bundle(Record):
 
 
 class Draw(Record):
+    """One draw of a lottery: the owner, and one of its bundles (R5)."""
+
     owner: str
     bundle: str
     gpus: int
 
 
 class SweepWidth(Record):
-    """What decides which groups of a `gang: Group` run are bundles of their own (R4), in GPUs."""
+    """The GPUs that decide which groups of a `gang: Group` run are bundles of their own (R4)."""
 
     run: RunKey
     width: int
@@ -45,6 +47,9 @@ class SweepWidth(Record):
 
 
 class Lottery(Record):
+    """A lottery: its seed with the inputs it follows from, the bundles by owner, and the draws
+    (R7)."""
+
     seed: str
     subject: str
     instant: Instant
@@ -59,31 +64,33 @@ class Lottery(Record):
 
 
 class CutCause(StrEnum):
-    """What a Resolution was for."""
+    """Why there was a preemption: for a waiting run, or to settle an overdraft."""
 
     RESERVATION = "Reservation"
     OVERDRAFT = "Overdraft"
 
 
 class Resolution(Record):
-    """What was cut, for whom, and everything needed to decide it again."""
+    """What was preempted and for which run, with everything needed to repeat the decision."""
 
     name: str
     batch: int
     cause: CutCause
     subject: str
-    beneficiary: RunKey  # empty for an overdraft
+    beneficiary: RunKey  # "" for an overdraft
     beneficiary_uid: Uid
-    flavor: str  # with domains; both empty when the scope is an envelope
+    flavor: str  # set together with `domains`; both are empty if the scope is an envelope (R1)
     domains: tuple[str, ...]
     envelope: str
     instant: Instant
     deficit: int
-    spares: tuple[tuple[str, int], ...] = ()  # lease, GPUs
-    shrunk: tuple[tuple[RunKey, int, int], ...] = ()  # run, group, GPUs, in the order taken
+    spares: tuple[tuple[str, int], ...] = ()  # (lease, GPUs)
+    shrunk: tuple[tuple[RunKey, int, int], ...] = ()  # (run, group, GPUs), in the order taken
     lottery: Lottery | None = None
-    returned: tuple[tuple[str, str, int], ...] = ()  # kind, name, GPUs
+    # (kind, name, GPUs) of victims that turned out not to be needed (R6)
+    returned: tuple[tuple[str, str, int], ...] = ()
     victims: tuple[str, ...] = ()
-    need: tuple[tuple[int, int], ...] = ()  # group, GPUs
-    free: tuple[tuple[str, int], ...] = ()  # node, GPUs
-    losses: tuple[tuple[str, int, int, int], ...] = ()  # domain, lottery, shrink, spares
+    need: tuple[tuple[int, int], ...] = ()  # (group, GPUs)
+    free: tuple[tuple[str, int], ...] = ()  # (node, GPUs)
+    # (domain, GPUs by lottery, by shrinking, of spares), as R2 compares them
+    losses: tuple[tuple[str, int, int, int], ...] = ()

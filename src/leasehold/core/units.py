@@ -1,8 +1,8 @@
-"""Instants, spans and GPU-time as integers, and their text forms at the edge.
+"""Instants, spans and GPU-time as integers, and their text forms.
 
-Inside, an instant is milliseconds UTC and GPU-time is GPU-milliseconds; nothing here or above
-it uses a float, because a bill that depends on rounding cannot be re-computed by anybody else.
-Called by the wire codecs and by whatever prints; never reads a clock.
+An instant is milliseconds since the epoch (UTC); GPU-time is GPU-milliseconds. Decisions never use
+floats, so that anybody can recompute a bill exactly. Used by the codecs and by everything that
+prints; never reads a clock.
 """
 
 import re
@@ -18,7 +18,7 @@ MINUTE: Millis = 60 * SECOND
 HOUR: Millis = 60 * MINUTE
 DAY: Millis = 24 * HOUR
 
-FOREVER: Instant = 1 << 62  # later than any window's end; compares, never printed
+FOREVER: Instant = 1 << 62  # later than any window's end; compared, never printed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = re.compile(
@@ -29,9 +29,9 @@ _SPAN_UNITS = (DAY, HOUR, MINUTE, SECOND, 1)
 SPAN_MAX: Millis = 3650 * DAY
 
 
-@lru_cache(maxsize=4096)  # objects are read again and again, and their stamps with them
+@lru_cache(maxsize=4096)  # objects are read repeatedly, with the same stamps
 def parse_instant(text: str) -> Instant | None:
-    """The instant an RFC 3339 text names, or None when it names none (also: no time zone)."""
+    """Parse an RFC 3339 text; None if it is malformed or has no time zone."""
     match = _INSTANT.fullmatch(text)
     if match is None:
         return None
@@ -45,7 +45,7 @@ def parse_instant(text: str) -> Instant | None:
 
 
 def format_instant(at: Instant) -> str:
-    """RFC 3339 in UTC, always with milliseconds, so that equal instants are equal texts."""
+    """Format as RFC 3339 UTC, always with milliseconds: equal instants give equal texts."""
     second, fraction = divmod(at, SECOND)
     return f"{_format_second(second)}.{fraction:03d}Z"
 
@@ -56,7 +56,7 @@ def _format_second(second: int) -> str:
 
 
 def parse_span(text: str) -> Millis | None:
-    """`1h50m`, `30s`, `250ms`, `2d`: a span in milliseconds, or None when it is not one."""
+    """Parse a span such as `1h50m`, `30s`, `250ms` or `2d` into milliseconds; None if malformed."""
     match = _SPAN.fullmatch(text)
     if match is None or not text:
         return None
@@ -65,7 +65,7 @@ def parse_span(text: str) -> Millis | None:
 
 
 def format_span(span: Millis) -> str:
-    """The shortest text that `parse_span` reads back: `1h50m`, `0s`."""
+    """Return the shortest text that `parse_span` accepts: `1h50m`, `0s`."""
     if span < 0:
         return "-" + format_span(-span)
     parts = []
@@ -77,12 +77,12 @@ def format_span(span: Millis) -> str:
 
 
 def plural(count: object, noun: str, nouns: str = "") -> str:
-    """`1 GPU`, `2 GPUs`; the count may stand in an answer, as a number or as text."""
+    """Return `1 GPU`, `2 GPUs`; the count may be a number or its text."""
     return f"{count} {noun}" if str(count) == "1" else f"{count} {nouns or noun + 's'}"
 
 
 def format_gpu_hours(amount: GpuMs) -> str:
-    """GPU-hours with at most three decimals, computed without floats; `276`, `0.5`, `-4.125`."""
+    """Format as GPU-hours, at most three decimals, without floats: `276`, `0.5`, `-4.125`."""
     sign, amount = ("-", -amount) if amount < 0 else ("", amount)
     thousandths = (amount * 1000 + HOUR // 2) // HOUR
     whole, rest = divmod(thousandths, 1000)
@@ -91,14 +91,15 @@ def format_gpu_hours(amount: GpuMs) -> str:
 
 
 def format_cpus(milli: int) -> str:
-    """`32 CPUs`, `1 CPU`, `0.5 CPUs`, from thousandths."""
+    """Format thousandths of a CPU: `32 CPUs`, `1 CPU`, `0.5 CPUs`."""
     whole, rest = divmod(milli, 1000)
     number = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
     return f"{number} CPU" if number == "1" else f"{number} CPUs"
 
 
 def format_memory(amount: int) -> str:
-    """The largest unit of which there is one: `64GiB`, `1.5GiB`, rounded down to tenths."""
+    """Format bytes in the largest unit that gives at least 1, rounded down to tenths: `64GiB`,
+    `1.5GiB`."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if amount >> power:
             tenths = amount * 10 >> power

@@ -1,7 +1,7 @@
-"""The answers decisions give: a plan, or a refusal with its reason, numbers and remedy.
+"""The results of decisions: a plan, or a refusal with its reason, numbers and remedy.
 
-A refusal is a value, never an exception: waiting is normal in a scheduler. Every reason says
-whether waiting alone can clear it.
+A refusal is a value, never an exception, because waiting is normal in a scheduler. Each reason
+states whether time alone can clear it.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from leasehold.core.facts import EnvelopeKey, Record, Relation
 
 
 class Refusal(StrEnum):
-    """Why something cannot be had now."""
+    """Why a request cannot be met now."""
 
     OWNER_NOT_ALLOWED = "OwnerNotAllowed"
     NO_ENVELOPE = "NoEnvelope"
@@ -43,7 +43,7 @@ class Refusal(StrEnum):
 
     @property
     def clears_with_time(self) -> bool:
-        """Whether nobody needs to do anything for it to clear, given time."""
+        """Return whether the reason can clear without anybody changing anything."""
         match self:
             case (
                 Refusal.WINDOW_NOT_OPEN
@@ -136,7 +136,8 @@ class Refusal(StrEnum):
 
     @property
     def is_for_good(self) -> bool:
-        """On the nodes there are; no start is planned, and nobody is cut for one."""
+        """Return whether the existing nodes can never hold the run: it is not planned and
+        nothing is preempted for it (Q11)."""
         return self in (
             Refusal.POD_TOO_LARGE,
             Refusal.FLEET_TOO_SMALL,
@@ -144,10 +145,11 @@ class Refusal(StrEnum):
         )
 
 
-_MONEY = frozenset(each for each in Refusal if each._is_money())  # asked for every run in line
+# a set, because every queued run is tested
+_MONEY = frozenset(each for each in Refusal if each._is_money())
 
 
-# What an envelope can say for itself when it is asked to pay.
+# The reasons why an envelope gives less than it was asked for.
 HeldBack = Literal[
     Refusal.WINDOW_NOT_OPEN,
     Refusal.WINDOW_CLOSED,
@@ -165,25 +167,25 @@ HeldBack = Literal[
 
 
 class CoverStep(Record):
-    """One envelope of a walk: what it gave, and what kept it from giving more."""
+    """One envelope of a cover walk: what it gave, and why it gave no more."""
 
     envelope: EnvelopeKey
     relation: Relation
     taken: int
     held_back: HeldBack | None = None  # None: it gave all that was asked
-    limit: int = 0  # the cap that held it back, in GPUs or GPU-ms
+    limit: int = 0  # the cap that was reached, in GPUs or GPU-ms
     used: int = 0
 
     @property
     def verdict(self) -> int | str:
-        """What the trace shows: GPUs taken, or the reason for none."""
+        """Return what the trace shows: the GPUs taken or, if none, the reason."""
         if self.taken or self.held_back is None:
             return self.taken
         return str(self.held_back)
 
 
 class Segment(Record):
-    """So many GPUs paid by one envelope."""
+    """A number of GPUs paid by one envelope."""
 
     envelope: EnvelopeKey
     owner: str
@@ -192,25 +194,27 @@ class Segment(Record):
 
 
 class Covered(Record):
+    """The payers of a request, in order, and the walk that found them."""
+
     segments: tuple[Segment, ...]
     trace: tuple[CoverStep, ...]
 
 
 class Refused(Record):
-    """Not now. `short_by` is in GPUs; `remedy` is a sentence for a person, without counts that
-    change with every lease: those are in `now`."""
+    """A request that cannot be met now. `short_by` is in GPUs; `remedy` is a sentence for the
+    user, without counts that change with every lease: those are in `now`."""
 
     reason: Refusal
     remedy: str
     now: str = ""
     asked: int = 0
     short_by: int = 0
-    subject: str = ""  # the envelope, domain or other thing that refused
+    subject: str = ""  # what refused: an envelope, a domain, ...
     limit: int = 0
     used: int = 0
     trace: tuple[CoverStep, ...] = ()
     time_may_help: bool = False
-    elsewhere: tuple[EnvelopeKey, ...] = ()  # asked in vain, where nobody pays
+    elsewhere: tuple[EnvelopeKey, ...] = ()  # envelopes tried without success in other locations
 
     @property
     def payers_asked(self) -> set[EnvelopeKey]:
@@ -229,19 +233,21 @@ class Refused(Record):
 
 
 class PodPlace(Record):
-    """One pod, or one spare's worth of slots, on one node."""
+    """One pod, or one spare, on one node."""
 
     group: int
     index: int
     node: str
     spare: bool = False
     gpus: int = 0
-    on_spare: tuple[int, ...] = ()  # a filler's: the slots of somebody's spare it sits on
+    on_spare: tuple[int, ...] = ()  # for a filler: the slots of another run's spare that it uses
 
 
 class Packed(Record):
-    places: tuple[PodPlace, ...]  # in group order, a group's active pods before its spares
-    left_over: tuple[tuple[str, int], ...] = ()  # domain, GPUs free afterwards
+    """Places for all groups of a request."""
+
+    places: tuple[PodPlace, ...]  # in group order, active pods of a group before its spares
+    left_over: tuple[tuple[str, int], ...] = ()  # (domain, GPUs free afterwards)
     plan_hash: str = ""
 
     @property
@@ -253,18 +259,20 @@ class Packed(Record):
 
 
 class Admitted(Record):
-    """Funded and placed: one or several (location, segments) and the places."""
+    """A run or part of it that is funded and placed: the cover for each location, and the
+    places."""
 
-    covered: tuple[tuple[tuple[str, str], Covered], ...]  # (region, cluster) -> cover of its part
+    covered: tuple[tuple[tuple[str, str], Covered], ...]  # ((region, cluster), cover of its part)
     packed: Packed
-    first_trace: tuple[CoverStep, ...] = ()  # of the location tried first, if it went elsewhere
+    # trace of the location tried first, if another one was chosen
+    first_trace: tuple[CoverStep, ...] = ()
 
     @property
     def trace(self) -> tuple[CoverStep, ...]:
-        """The walk of cover at the location that was tried first."""
+        """Return the cover walk of the location that was tried first."""
         return self.first_trace or self.covered[0][1].trace
 
     @property
     def fills(self) -> bool:
-        """Whether a pod of it sits on another run's spare."""
+        """Return whether a pod uses another run's spare."""
         return any(pod.on_spare for pod in self.packed.places)

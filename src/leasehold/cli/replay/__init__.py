@@ -1,1 +1,2 @@
-"""`leasehold sim replay`: a recorded workload on a fleet and Budgets, and a report of it."""
+"""`leasehold sim replay`: play a recorded workload on a fleet and Budgets, and report the
+results."""

@@ -1,4 +1,4 @@
-"""`leasehold sim replay`: reads the options, plays the settings one after the other, reports.
+"""`leasehold sim replay`: reads the options, plays each setting, reports.
 
 Exit status: 0 the report is written, 1 a file is wrong, 2 wrong use, 3 a defect of ours.
 """
@@ -232,7 +232,7 @@ def _workload(asked: ReplayOptions) -> tuple[Workload, PastJobs | None]:
 
 
 def _chosen(workload: Workload, asked: ReplayOptions) -> list[Job]:
-    """The jobs that are played, with their flavor."""
+    """Return the jobs to play, with their flavors."""
     since = inputs.instant_option(asked.since, "--from")
     until = inputs.instant_option(asked.until, "--to")
     jobs = within(workload.jobs, since, until)
@@ -264,7 +264,7 @@ def _habits(asked: ReplayOptions) -> Habits:
 
 
 def _settings(asked: ReplayOptions, past: PastJobs | None) -> list[Setting]:
-    """The setting, and the one that it is compared with."""
+    """Return the setting and, if given, the one to compare it with."""
     nodes = _nodes(asked.fleet, past)
     budgets = _budgets(asked.budgets, past)
     policy = inputs.policy_of(asked.config)
@@ -298,7 +298,7 @@ def _budgets(files: Sequence[Path], past: PastJobs | None) -> tuple[Budget, ...]
 
 
 def _name(fleet: Path | None, budgets: Sequence[Path], config: Path | None) -> str:
-    """What a setting is called: its files."""
+    """Return the name of a setting: its files."""
     files = [fleet.name if fleet is not None else "the ledger's nodes"]
     files += [path.name for path in budgets] or ["the ledger's Budgets"]
     files += [config.name] if config is not None else []
@@ -315,11 +315,11 @@ def _warn(jobs: Sequence[Job], settings: Sequence[Setting]) -> None:
 
 @contextmanager
 def _bar(title: str, jobs: int) -> Iterator[Progress]:
-    """A progress bar on a terminal, and nothing elsewhere."""
+    """Show a progress bar on a terminal, otherwise nothing."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # only a terminal needs it
+    from rich.console import Console  # only needed on terminals
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -358,7 +358,7 @@ def _report(
         "replays": msgspec.to_builtins(replays),
     }
     if asked.html is not None:
-        from leasehold.cli.replay.page import page  # only a page needs templates
+        from leasehold.cli.replay.page import page  # only needed for the page
 
         asked.html.write_text(page(document, replays), "utf-8")
     if asked.form == "json":

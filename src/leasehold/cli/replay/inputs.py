@@ -1,6 +1,6 @@
-"""Reads what a replay needs besides its jobs: fleet, Budgets, configuration, column map.
+"""Reads the inputs of a replay besides its jobs: fleet, Budgets, configuration, column map.
 
-Whatever is wrong with a file ends the command with its path, line and a remedy.
+A mistake in a file ends the command with path, line and remedy.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ NAMESPACE = "default"  # of Budgets that name none, as for `leasehold lint`
 
 
 def nodes_of(path: Path) -> tuple[Node, ...]:
-    """The nodes of a fleet file, as `leasehold up --fleet` takes it."""
+    """Return the nodes of a fleet file in the format of `leasehold up --fleet`."""
     try:
         rows = load_fleet(path)
     except BadFile as bad:
@@ -38,13 +38,13 @@ def nodes_of(path: Path) -> tuple[Node, ...]:
 
 
 def budgets_of(paths: Sequence[Path]) -> tuple[Budget, ...]:
-    """All Budgets of these manifests, judged as a server would; other kinds are passed over."""
+    """Return all Budgets in these manifests, checked as a server would; other kinds are skipped."""
     files = [str(path) for path in paths]
     admission = admission_of(Policy())
 
     def judge(data: object) -> list[Problem]:
         if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
-            return check_manifest(data)  # another file by mistake, such as the fleet's
+            return check_manifest(data)  # a wrong file, such as the fleet's
         if data["kind"] != "Budget":
             return []
         return [Problem(path=at, value="", remedy=why) for at, why in admission(None, data)]
@@ -72,12 +72,12 @@ def _in_namespace(data: dict[object, object]) -> dict[object, object]:
 
 
 def policy_of(path: Path | None) -> Policy:
-    """The settings of a configuration file that decisions depend on; the defaults without one."""
+    """Return the policy of a configuration file, or the defaults."""
     return Policy() if path is None else read_config_file(path).policy
 
 
 def columns_of(text: str | None) -> tuple[tuple[str, str], ...]:
-    """`submit=when,gpus=n` as pairs."""
+    """Parse `submit=when,gpus=n` into pairs."""
     found = []
     for pair in (text or "").split(","):
         key, equals, name = (each.strip() for each in pair.partition("="))
@@ -101,7 +101,7 @@ def span_option(text: str | None, option: str) -> Millis | None:
 
 
 def instant_option(text: str | None, option: str) -> Instant | None:
-    """An instant, or a day, whose midnight in UTC it is."""
+    """Parse an instant, or a day, which means midnight UTC."""
     if text is None:
         return None
     found = parse_instant(text)
@@ -125,5 +125,5 @@ def factor_option(text: str, option: str) -> Fraction:
 
 
 def without_budget(owners: Iterable[str], budgets: Iterable[Budget]) -> list[str]:
-    """The owners that no Budget names: no run of theirs can start."""
+    """Return the owners without a Budget: their runs can never start."""
     return sorted(set(owners) - {budget.owner for budget in budgets})

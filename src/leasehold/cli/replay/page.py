@@ -1,7 +1,7 @@
-"""A replay's report as one page: tables and charts in one file that needs nothing else.
+"""A replay's report as one self-contained HTML page with tables and charts.
 
-The charts are SVG drawn here: waiting time curves and GPUs in use by team. Where two settings were
-played, each chart shows both, the first solid and the second dashed.
+The charts are SVG drawn here: waiting time curves, and GPUs in use by team. With two settings, each
+chart shows both, the first solid and the second dashed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ from leasehold.core.names import Wire
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND
 from leasehold.sim.replay.figures import Figures, TeamFigures
 
-HUES = 12  # colours of teams; the page has one class for each
-CURVES_MAX = 24  # teams with a curve of their own, those with most GPU-hours first
+HUES = 12  # colours of teams; the page has a class for each
+CURVES_MAX = 24  # teams with their own curve, by GPU-hours
 WIDE, HIGH = 1000.0, 240.0  # of the chart of GPUs in use
 CURVE_WIDE, CURVE_HIGH = 320.0, 180.0
 
-# Waits are drawn on a scale where each of these is as far from the next.
+# The scale of waits: neighbouring marks are equally far apart.
 _MARKS = (0, SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 3 * DAY, 10 * DAY, 30 * DAY)
 _MARK_NAMES = ("0", "1s", "1m", "10m", "1h", "6h", "1d", "3d", "10d", "30d")
 
@@ -40,7 +40,7 @@ class CurveLine:
 
 @dataclass(frozen=True)
 class Curve:
-    """How many percent of a team's jobs waited at most so long."""
+    """The percentage of a team's jobs that waited at most a given time."""
 
     title: str
     hue: int
@@ -58,18 +58,18 @@ class Area:
 
 @dataclass(frozen=True)
 class UseChart:
-    """GPUs in use over time, one team on top of the other."""
+    """GPUs in use over time, stacked by team."""
 
     title: str
     summary: str
     areas: tuple[Area, ...]
-    fleet: float  # where the line of all GPUs lies
+    fleet: float  # position of the line of all GPUs
     gpus: int
     ticks: tuple[Tick, ...]
 
 
 def page(document: Wire, replays: Sequence[Figures]) -> str:
-    """The whole file."""
+    """Return the HTML page."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     text = files("leasehold.cli.replay").joinpath("page.html.j2").read_text("utf-8")
     owners = [team.owner for team in replays[0].teams]
@@ -95,7 +95,7 @@ def _hue(owners: Sequence[str], owner: str) -> int:
 
 
 def _rows(replays: Sequence[Figures]) -> list[tuple[str, list[str]]]:
-    """(setting, cells) of every team, the settings below each other."""
+    """Return (setting, cells) of every team, with the settings below each other."""
     teams = [(each.total, *each.teams) for each in replays]
     return [(letter, cells_of(row)) for rows in zip(*teams) for letter, row in zip(LETTERS, rows)]
 
@@ -129,7 +129,7 @@ def _curve(title: str, hue: int, teams: Sequence[TeamFigures]) -> Curve:
 
 
 def _notes(teams: Sequence[TeamFigures]) -> Iterator[str]:
-    """Mean and 95th percentile for each setting."""
+    """Yield mean and 95th percentile for each setting."""
     for letter, each in zip(LETTERS, teams):
         name = f"{letter}: " if len(teams) > 1 else ""
         if each.waits is None:
@@ -139,7 +139,7 @@ def _notes(teams: Sequence[TeamFigures]) -> Iterator[str]:
 
 
 def _rising(curve: Sequence[float], count: int) -> str:
-    """The points of a curve, which ends at the right edge."""
+    """Return the points of a curve, which ends at the right edge."""
     points = [
         f"{_across(seconds, count):.1f},{CURVE_HIGH * (1 - percent / 100):.1f}"
         for percent, seconds in enumerate(curve)
@@ -148,7 +148,7 @@ def _rising(curve: Sequence[float], count: int) -> str:
 
 
 def _across(seconds: float, count: int) -> float:
-    """How far to the right a wait lies where so many marks are shown after the first."""
+    """Return the x position of a wait if `count` marks follow the first."""
     at = seconds * SECOND
     for place in range(count):
         low, high = _MARKS[place], _MARKS[place + 1]
@@ -189,7 +189,7 @@ def _use(replay: Figures, letter: str) -> UseChart:
 
 
 def _outline(below: Sequence[float], above: Sequence[float], top: float) -> str:
-    """A polygon along the steps of `above`, and back along those of `below`."""
+    """Return a polygon along the steps of `above`, and back along those of `below`."""
 
     def walk(levels: Sequence[float]) -> list[str]:
         width = WIDE / len(levels)

@@ -1,4 +1,4 @@
-"""A replay's report as a table: waits, preemptions and work lost by team, one row per setting."""
+"""A replay's report as a table: waits, preemptions and lost work by team, one row per setting."""
 
 from collections.abc import Sequence
 
@@ -21,11 +21,11 @@ HEAD = (
     "GPU-HOURS",
     "LOST",
 )
-LETTERS = "AB"  # what the settings are called where there are two
+LETTERS = "AB"  # the names of two settings
 
 
 def lines_of(replays: Sequence[Figures]) -> list[str]:
-    """The table, and below it a line for each setting."""
+    """Return the table, followed by a line for each setting."""
     has_two = len(replays) > 1
     teams = [[each.total, *each.teams] for each in replays]
     body = []
@@ -41,7 +41,7 @@ def lines_of(replays: Sequence[Figures]) -> list[str]:
 
 
 def cells_of(row: TeamFigures) -> list[str]:
-    """A team's figures under `HEAD`."""
+    """Return a team's figures under `HEAD`."""
     waits = row.waits
     spans = (
         ["-"] * 4
@@ -62,12 +62,12 @@ def cells_of(row: TeamFigures) -> list[str]:
 
 
 def span_of(seconds: float) -> str:
-    """Seconds as kubectl would write them."""
+    """Format seconds like kubectl."""
     return span(round(seconds * SECOND))
 
 
 def summary_of(replay: Figures) -> str:
-    """What is said of a setting as a whole."""
+    """Return a sentence about a setting as a whole."""
     return (
         f"{replay.busy_percent} % of {plural(replay.gpus, 'GPU')} were in use from the first "
         f"submission to the last; {replay.turns} turns, {replay.cpu_seconds} CPU seconds"

@@ -1,4 +1,5 @@
-"""`kubectl runs budgets usage|balance|tree`: used, lent, borrowed, left, committed, until when."""
+"""`kubectl runs budgets usage|balance|tree`: used, lent, borrowed, left and committed, and until
+when."""
 
 import click
 

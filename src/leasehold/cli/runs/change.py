@@ -1,4 +1,4 @@
-"""`kubectl runs shrink`, `grow` and `cancel`: small changes of a Run's spec, made by the server."""
+"""`kubectl runs shrink`, `grow` and `cancel`: small edits of a Run's spec."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from leasehold.core.units import plural
 
 TRIES = 5
 OVER = ("Completed", "Failed")
-Change = Callable[[Wire], Wire | None]  # the merge-patch for a Run as it is; None for none
+Change = Callable[[Wire], Wire | None]  # current Run -> merge patch, or None for no change
 
 
 @click.command("shrink")
@@ -87,7 +87,7 @@ def _desired(found: Wire) -> int:
 
 
 def changed(session: Session, namespace: str, name: str, change: Change) -> tuple[Wire, Wire]:
-    """Read, decide, patch what was read; again if somebody else was faster. Before and after."""
+    """Read a Run, patch it, and retry if it was changed meanwhile. Returns it before and after."""
     path = session.server.run_path(namespace, name)
     for attempt in range(TRIES):
         before = session.server.send("GET", path)

@@ -1,4 +1,4 @@
-"""`kubectl runs`, and `leasehold runs`: the group of commands, each loaded when it is named."""
+"""`kubectl runs` and `leasehold runs`: the group of commands, each imported when it is named."""
 
 import signal
 
@@ -6,7 +6,7 @@ import click
 
 from leasehold.cli.lazy import LazyGroup
 
-# name -> (module, what it does, for the list in --help)
+# name -> (module, summary for the list in --help)
 COMMANDS = {
     "budgets": (
         "leasehold.cli.runs.budgets:budgets",
@@ -49,7 +49,7 @@ COMMANDS = {
 
 
 class RunsGroup(LazyGroup):
-    """Whoever interrupts one of them has seen enough."""
+    """The group; Ctrl-C ends a command without an error message."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:

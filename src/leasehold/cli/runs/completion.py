@@ -1,8 +1,8 @@
-"""Candidates for the word that is being typed, as kubectl's shell completion asks for them.
+"""Candidates for the word being typed, for kubectl's shell completion.
 
 `kubectl_complete-runs` is called with the words so far, the last one unfinished. Commands and flags
 come from the commands themselves; names of runs, owners, nodes and namespaces from the server,
-which gets a second to answer. Whatever goes wrong, there are no candidates.
+which has a second to answer. On any error there are no candidates.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ WAIT_S = 1.0
 
 
 def candidates(typed: Sequence[str]) -> list[str]:
-    """What the last of these words may become."""
+    """Return the candidates for the last of these words."""
     given = list(typed[1:] if typed[:1] == ["__complete"] else typed) or [""]
     *before, unfinished = given
     found: click.Command = command
@@ -39,7 +39,7 @@ def candidates(typed: Sequence[str]) -> list[str]:
 
 
 def _note_flag(found: click.Command, word: str, values: dict[str, str]) -> click.Option | None:
-    """The option that the next word belongs to, if it takes one."""
+    """Return the option that takes the next word as its value, if any."""
     name, equals, value = word.partition("=")
     for option in _options(found):
         if name in option.opts:

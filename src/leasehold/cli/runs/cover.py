@@ -1,4 +1,5 @@
-"""`kubectl runs cover --explain`: every envelope walked, in order, taken or why not."""
+"""`kubectl runs cover --explain`: every envelope of the walk in order, with what it gave or why
+not."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`kubectl runs describe RUN`: all of it on one page."""
+"""`kubectl runs describe RUN`: everything about a run on one page."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`kubectl runs explain RUN`: why it waits, why these payers, why here, why it was cut."""
+"""`kubectl runs explain RUN`: why it waits, why these payers and places, why it was preempted."""
 
 import click
 

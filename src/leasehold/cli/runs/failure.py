@@ -1,4 +1,4 @@
-"""What goes wrong on the way to an answer, as one sentence and an exit status."""
+"""An error of a command, as one sentence and an exit status."""
 
 from collections.abc import Iterable
 
@@ -8,14 +8,14 @@ from leasehold.cli.visible import say
 
 
 class Failure(click.ClickException):
-    """Printed as `error: …` on stderr; never a traceback."""
+    """An error that is printed as `error: …` on stderr, without a traceback."""
 
     def __init__(
         self, message: str, causes: Iterable[tuple[str, str]] = (), status: int = 0
     ) -> None:
         super().__init__(message)
         self.causes = tuple(causes)  # (path, what is wrong there)
-        self.status = status  # the server's, or 0 when it was not asked
+        self.status = status  # of the server; 0 if it was not asked
 
     def show(self, file: object = None) -> None:  # noqa: ARG002 - as click has it
         say(f"error: {self.format_message()}", err=True)

@@ -1,4 +1,4 @@
-"""Manifests from files or standard input, several documents in each, as plain data."""
+"""Reads manifests from files or standard input, several documents each, as plain data."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def filename_option(*, required: bool = False) -> Callable[[F], F]:
-    """`-f`, as often as there are files."""
+    """Add `-f`, which may be given several times."""
     return click.option(
         "-f",
         "--filename",
@@ -26,7 +26,7 @@ def filename_option(*, required: bool = False) -> Callable[[F], F]:
 
 
 def manifests(paths: Sequence[str], namespace: str) -> list[Wire]:
-    """Every document of every file; one without a namespace belongs to the chosen one."""
+    """Return every document of every file; those without a namespace get `namespace`."""
     if paths.count("-") > 1:
         raise Failure("standard input can be read once: name - once")
     return [each for path in paths for each in _manifests(path, namespace)]
@@ -56,7 +56,7 @@ def _manifests(path: str, namespace: str) -> list[Wire]:
 
 
 def runs_only(paths: Sequence[str], namespace: str) -> list[Wire]:
-    """For commands that are about Runs; other documents of the files are passed over."""
+    """Return only the Runs in the files, for commands about Runs."""
     found = [each for each in manifests(paths, namespace) if each.get("kind") == "Run"]
     if not found:
         raise Failure(f"{', '.join(paths)}: there is no Run in it")

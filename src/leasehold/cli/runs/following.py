@@ -1,4 +1,4 @@
-"""What a run prints, from its first pod to its last, over all its attempts."""
+"""Follows what a run prints, from its first pod to its last, over all its attempts."""
 
 import threading
 
@@ -13,7 +13,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def follow_run(session: Session, run: tuple[str, str]) -> Wire:
-    """Prints every pod's lines as they come; returns how the run stands when it is over."""
+    """Print every pod's lines as they come. Returns the run's row when it is over."""
     params: dict[str, str | None] = {"namespace": run[0], "run": run[1]}
     followed: dict[str, _Followed] = {}
     lock = threading.Lock()
@@ -38,12 +38,11 @@ def _pods(session: Session, params: dict[str, str | None]) -> list[Wire]:
     except Failure as failure:
         if failure.status not in AWAY:
             raise
-        return []  # it is asked again in a moment
+        return []  # asked again in a moment
 
 
 class _Followed:
-    """One pod's log. A stream that breaks off, because the server is restarted, is taken up where
-    it was."""
+    """The log of one pod. If a stream breaks off because the server restarts, it is continued."""
 
     def __init__(self, session: Session, pod: Wire, prefix: bytes, lock: threading.Lock) -> None:
         self._server = session.server
@@ -59,7 +58,7 @@ class _Followed:
             self._thread.start()
 
     def finish(self) -> None:
-        """What is left, now that there will be no more."""
+        """Print the rest, after the pod has ended."""
         if self._thread is not None:
             self._thread.join()
         self._copy("follow=false")
@@ -70,6 +69,6 @@ class _Followed:
             log = LogOf(*self._place, query)
             copy_log(server, log, self._prefix, self._lock, self._printed)
         except (Failure, BrokenPipeError):
-            return  # it is tried again while the pod runs; how the run ended is told anyway
+            return  # tried again while the pod runs; how the run ended is reported anyway
         finally:
             server.close()

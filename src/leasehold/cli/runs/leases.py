@@ -1,4 +1,4 @@
-"""`kubectl runs leases`: who used what, when, who paid, why it ended."""
+"""`kubectl runs leases`: who used what and when, who paid, why it ended."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`kubectl runs list`: what is there, in what state, how wide, who pays."""
+"""`kubectl runs list`: the runs, their phase, width and payers."""
 
 from urllib.parse import urlencode
 
@@ -22,7 +22,7 @@ SORTS = {
 
 
 class PhaseName(click.Choice[str]):
-    """Accepts a phase in any case and spells it everywhere as a status does."""
+    """Accepts a phase in any case and returns it as statuses spell it."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -84,7 +84,7 @@ def list_runs(
 
 
 def _labelled(session: Session, namespace: str, selector: str) -> set[tuple[str, str]]:
-    """Labels are the objects': the server selects by them."""
+    """Return the runs with these labels, which the server selects."""
     path = session.server.run_path(namespace) if namespace else session.server.all_runs_path()
     answer = session.server.send("GET", f"{path}?{urlencode({'labelSelector': selector})}")
     return {
@@ -93,7 +93,7 @@ def _labelled(session: Session, namespace: str, selector: str) -> set[tuple[str,
 
 
 def _rank(row: Wire, path: str) -> tuple[bool, int, str]:
-    """What has none of it comes last."""
+    """Return the sort key; rows without a value come last."""
     found = part(row, path)
     number = found if isinstance(found, int) else 0
     return found is None, number, "" if found is None else str(found)

@@ -1,7 +1,7 @@
 """`kubectl runs logs RUN`: what its pods printed; lines of several pods carry a prefix.
 
-Pods of earlier attempts are gone; the ledger knows their names, and the agent keeps what they
-printed for a while.
+Pods of earlier attempts are gone; the ledger knows their names, and the agent keeps their output
+for a while.
 """
 
 import sys
@@ -23,7 +23,7 @@ from leasehold.core.units import SECOND, parse_instant, parse_span
 
 @dataclass(frozen=True)
 class LogOf:
-    """One pod's log, and what of it."""
+    """The log of one pod, and the query that selects a part of it."""
 
     namespace: str
     pod: str
@@ -63,7 +63,7 @@ def logs(
         raise Failure("--attempt and --previous both say which attempt; use one")
     answer = session.server.ask("pods", session.of_run(run))
     every = [] if attempt is not None or previous else rows(answer)
-    if not every:  # they are gone; the ledger knows what they were called
+    if not every:  # the pods are gone, but the ledger knows their names
         leases = rows(session.server.ask("leases", session.of_run(run)))
         every = _earlier(leases, attempt, back=1 if previous else 0)
     found = [each for each in every if _is_wanted(each, group, pod)]
@@ -111,7 +111,7 @@ def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> s
 
 
 def _earlier(leases: Sequence[Wire], attempt: int | None, *, back: int) -> list[Wire]:
-    """The pods of that attempt; without a number, of each place the newest, or so far back."""
+    """Return the pods of an attempt; without a number, for each place the newest but `back`."""
     pods: dict[tuple[int, int], dict[int, Wire]] = {}
     for lease in leases:
         group, index, number = lease.get("group"), lease.get("index"), lease.get("attempt")
@@ -151,7 +151,8 @@ def copy_log(
     lock: threading.Lock,
     printed: list[int] | None = None,
 ) -> None:
-    """`printed`: how many lines of it were printed before, and will have been."""
+    """Copy a log to standard output. `printed` counts its printed lines, which are skipped when
+    it is continued."""
     out = sys.stdout.buffer
     count = printed if printed is not None else [0]
     skip = count[0]
@@ -170,7 +171,8 @@ def copy_log(
 
 
 def _copy_all(server: Server, pods: list[Wire], query: str) -> None:
-    """What is no longer kept is told beside; of an attempt that failed it may be all but one's."""
+    """Copy several logs. Logs that are no longer kept are reported on stderr; fails only if all
+    are gone."""
     gone: list[Failure] = []
     for each in pods:
         try:
@@ -186,7 +188,7 @@ def _copy_all(server: Server, pods: list[Wire], query: str) -> None:
 
 
 def _follow_all(server: Server, pods: list[Wire], query: str) -> None:
-    """One thread a pod; a failure of one is told when the others are done."""
+    """Follow several logs, each in a thread; an error of one is raised when the others are done."""
     lock = threading.Lock()
     failures: list[Exception] = []
 

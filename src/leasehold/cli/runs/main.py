@@ -1,7 +1,7 @@
 """The console scripts `kubectl-runs` and `kubectl_complete-runs`.
 
-kubectl finds them on the PATH: the first is `kubectl runs`, the second what its shell completion
-asks for candidates.
+kubectl finds them on the PATH: the first is `kubectl runs`, the second answers its shell
+completion.
 """
 
 import os
@@ -15,7 +15,7 @@ from leasehold.cli.runs.command import command
 
 
 def main() -> None:
-    """Runs a command; Ctrl-C is 130, and a reader who goes away is no failure."""
+    """Run a command; Ctrl-C exits with 130, and a reader that goes away is no failure."""
     try:
         command.main(args=sys.argv[1:], prog_name="kubectl runs", standalone_mode=False)
     except click.exceptions.Exit as exit_:
@@ -26,13 +26,14 @@ def main() -> None:
         failure.show()
         raise SystemExit(failure.exit_code) from None
     except BrokenPipeError:
-        # Whatever is still buffered has no reader: let the interpreter's last flush go nowhere.
+        # Buffered output has no reader: let the interpreter's last flush go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
 
 
 def complete() -> None:
-    """Candidates for the last word, one a line, then cobra's directive `:4` (no files)."""
+    """Print the candidates for the last word, one per line, then cobra's directive `:4` (no
+    files)."""
     from leasehold.cli.runs.completion import candidates
 
     with suppress(click.ClickException, OSError):  # without an answer there are no candidates

@@ -1,7 +1,6 @@
-"""The flags that every command of `kubectl runs` has, and what they come to.
+"""The flags common to all commands of `kubectl runs`, and the Session made from them.
 
-A command is a function of a `Session`: the server of the chosen context, the namespace and the
-form of the output.
+A Session has the server of the chosen context, the namespace and the output form.
 """
 
 from collections.abc import Callable
@@ -23,21 +22,23 @@ FORMS = ("table", "wide", "json", "yaml")
 
 @dataclass
 class Session:
+    """What a command works with: server, namespace and output form."""
+
     server: Server
     namespace: str
     form: str
-    named_namespace: str = ""  # with -n, for what is not about one namespace without it
-    reach: Callable[[], Server] | None = None  # the server as the kubeconfig names it by now
+    named_namespace: str = ""  # set by -n; for commands that otherwise cover all namespaces
+    reach: Callable[[], Server] | None = None  # reads the kubeconfig again and connects
 
     def reconnect(self) -> None:
-        """For whoever outlives a server: the next one may have another port and certificate."""
+        """Connect again; a restarted server may have another port and certificate."""
         if self.reach is not None:
             server = self.reach()
             self.server.close()
             self.server = server
 
     def run(self, name: str) -> tuple[str, str]:
-        """`train` in the chosen namespace, or `vision/train`."""
+        """Parse `train` (in the chosen namespace) or `vision/train`."""
         namespace, slash, rest = name.partition("/")
         found = (namespace, rest) if slash else (self.namespace, name)
         if not all(found) or "/" in found[1]:
@@ -45,7 +46,7 @@ class Session:
         return found
 
     def of_run(self, name: str) -> dict[str, str | None]:
-        """The parameters that name a run to a question."""
+        """Return the parameters that name a run in a question."""
         namespace, run = self.run(name)
         return {"namespace": namespace, "run": run}
 
@@ -60,9 +61,11 @@ def with_session(
     everywhere: bool = False,
     namespace_help: str = "The namespace; the context's if not.",
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
-    """Add the common flags to a command and hand it the Session they name; what is in no namespace
-    is not asked for one. `everywhere`: the command is about all namespaces without -n, and takes -A
-    for that, too."""
+    """Add the common flags to a command and pass it the Session.
+
+    `namespaced`: whether the command has -n. `everywhere`: without -n it covers all namespaces, and
+    it also accepts -A.
+    """
 
     def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
         @click.option(

@@ -1,8 +1,7 @@
-"""How answers are printed: tables as kubectl prints them, JSON and YAML as the server gave them.
+"""Prints answers: tables like kubectl's, JSON and YAML as the server sent them.
 
-Chooses words and widths only; every number in a table stands in the answer. Users' text comes out
-of an answer by `cell` and `words`, which leave nothing in it that a terminal would obey. Colour and
-cursor tricks are for terminals, and for those not if NO_COLOR is set.
+Only formats; every number in a table is in the answer. `cell` and `words` make text from users safe
+for terminals. Colours are used only on terminals, and not if NO_COLOR is set.
 """
 
 import os
@@ -42,7 +41,7 @@ def _is_coloured() -> bool:
 
 
 def part(wire: object, path: str) -> object:
-    """What lies under a dotted path; None where there is nothing."""
+    """Return the value under a dotted path, or None."""
     if "." not in path:
         return wire.get(path) if isinstance(wire, dict) else None
     for key in path.split("."):
@@ -51,7 +50,7 @@ def part(wire: object, path: str) -> object:
 
 
 def cell(wire: object, path: str) -> str:
-    """A value as a table or a sentence shows it; `-` for none."""
+    """Return a value as shown in a table or sentence; `-` for none."""
     found = part(wire, path)
     if isinstance(found, bool):
         return "yes" if found else "no"
@@ -71,7 +70,7 @@ def words(wire: object, path: str) -> list[str]:
 
 
 def local(text: str) -> str:
-    """An instant of an answer in the user's own zone, to the second."""
+    """Return an instant of an answer in the user's time zone, to the second."""
     if len(text) < len("2026-11-15T00:00:00Z"):
         return text or "-"
     minute, zone = _minute(text[:16])
@@ -80,7 +79,8 @@ def local(text: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _minute(text: str) -> tuple[str, str]:
-    """A minute of UTC on the user's clock, and its zone; long tables are full of the same ones."""
+    """Return a UTC minute as local time, and the zone. Cached, because long tables repeat
+    minutes."""
     at = parse_instant(f"{text}:00Z")
     if at is None:
         return text, "Z"
@@ -91,7 +91,7 @@ def _minute(text: str) -> tuple[str, str]:
 
 
 def age(answer: Wire, then: str) -> str:
-    """How long before the answer's `now` (or after it) that was, as kubectl says it."""
+    """Return the time between `then` and the answer's `now`, formatted like kubectl."""
     at, now = parse_instant(then), parse_instant(cell(answer, "now"))
     if at is None or now is None:
         return "-"
@@ -99,7 +99,7 @@ def age(answer: Wire, then: str) -> str:
 
 
 def span(millis: int) -> str:
-    """kubectl's way: the larger unit, and the smaller one beside it while it matters."""
+    """Format a span like kubectl: the larger unit and, for small values, the smaller one."""
     seconds, minutes, hours = millis // SECOND, millis // MINUTE, millis // HOUR
     days = millis // DAY
     if seconds < 120:
@@ -120,7 +120,7 @@ def _two(large: int, unit: str, small: int, smaller: str) -> str:
 
 
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned columns without trailing spaces."""
+    """Return aligned columns without trailing spaces."""
     lines = [list(head), *map(list, body)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     coloured = _is_coloured()
@@ -140,7 +140,7 @@ Render = Callable[[Wire, bool], list[str]]
 
 
 def show(answer: Wire, form: str, render: Render) -> None:
-    """The answer in the form that was asked for; `render` makes the table, wide or not."""
+    """Print the answer in the requested form; `render` makes the table, wide or not."""
     if form == "json":
         click.echo(as_json(answer))
     elif form == "yaml":
@@ -152,13 +152,13 @@ def show(answer: Wire, form: str, render: Render) -> None:
 
 
 def as_json(answer: Wire) -> str:
-    from msgspec import json  # here: it is quick with much, and slow to load for little
+    from msgspec import json  # imported here: slow to load
 
     return json.format(json.encode(answer), indent=2).decode()
 
 
 def as_yaml(answer: Wire) -> str:
-    import yaml  # here: only who asks for YAML pays for it
+    import yaml  # imported here: only needed for YAML
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text: str = yaml.dump(answer, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1000)

@@ -1,6 +1,6 @@
-"""A table as a Parquet file with typed columns, through duckdb, which is an extra of leasehold.
+"""Writes a table as a Parquet file with typed columns, with duckdb, an optional dependency.
 
-Called by `report` and the dashboard. duckdb is only imported when somebody asks for Parquet.
+Called by `report` and the dashboard. duckdb is imported only when needed.
 """
 
 import tempfile
@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from leasehold.cli.runs.failure import Failure
 
-Column = tuple[str, str]  # name, type of SQL
+Column = tuple[str, str]  # (name, SQL type)
 
 
 class _Connection(Protocol):
@@ -27,7 +27,7 @@ class _Duckdb(Protocol):
 
 
 def load() -> _Duckdb:
-    """Raises `Failure` where duckdb is missing."""
+    """Import duckdb; raises `Failure` if it is missing."""
     try:
         return cast("_Duckdb", import_module("duckdb"))
     except ImportError:
@@ -38,12 +38,14 @@ def load() -> _Duckdb:
 
 
 def write_parquet(duckdb: _Duckdb, columns: Sequence[Column], text: str, file: str) -> None:
-    """Whole or not at all; an older file of that name is replaced. `text`: the table as CSV, with a
-    line of heads; what is empty there is null."""
+    """Write a file completely or not at all; an existing file is replaced.
+
+    `text`: the table as CSV with a header line; empty cells become null.
+    """
     coming = Path(f"{file}.coming")
     connection = duckdb.connect(":memory:")
     try:
-        coming.open("wb").close()  # whose errors are the system's own words
+        coming.open("wb").close()  # fails early, with the system's message
         with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8") as rows:
             rows.write(text)
             rows.flush()

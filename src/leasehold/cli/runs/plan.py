@@ -25,7 +25,7 @@ def plan(session: Session, run: str | None, filenames: tuple[str, ...]) -> None:
 def ask_about(
     session: Session, question: str, run: str | None, filenames: tuple[str, ...]
 ) -> list[Wire]:
-    """The answers about the Runs of a file, or about one that is there."""
+    """Return the answers about the Runs in files, or about an existing run."""
     if bool(run) == bool(filenames):
         raise Failure(f"name a RUN or a file with -f: kubectl runs {question} RUN")
     if run:
@@ -35,7 +35,7 @@ def ask_about(
 
 
 def _namespace(manifest: Wire) -> str:
-    """The namespace that a manifest names, which may be another than the context's."""
+    """Return the namespace that a manifest names, which may differ from the context's."""
     return str(part(manifest, "metadata.namespace") or "")
 
 

@@ -1,4 +1,4 @@
-"""`kubectl runs pods RUN`: the pods of a run, where they are and how they do."""
+"""`kubectl runs pods RUN`: the pods of a run, their nodes and phases."""
 
 import click
 

@@ -1,6 +1,6 @@
-"""An answer of a server as the record that the question has, for whoever reads it by name.
+"""Converts a server's answer into the record of its question.
 
-Called by commands that make something of an answer, and by the dashboard that is served here.
+Called by commands that process an answer, and by the locally served dashboard.
 """
 
 from typing import TypeVar
@@ -15,7 +15,7 @@ Found = TypeVar("Found", bound=Answer)
 
 
 def as_record(kind: type[Found], wire: Wire) -> Found:
-    """Raises `Failure` where the server's answer lacks what this version reads."""
+    """Convert; raises `Failure` if the answer lacks fields that this version needs."""
     try:
         return msgspec.convert(wire, kind)
     except msgspec.ValidationError as error:

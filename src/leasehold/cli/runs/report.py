@@ -73,7 +73,7 @@ def gpu_hours(
     if session.form not in ("csv", "parquet"):
         session.show(answer, _rendered)
         return
-    from leasehold.cli.runs.records import as_record  # whoever reads a table needs none of it
+    from leasehold.cli.runs.records import as_record  # not needed for tables
     from leasehold.control.questions.answers.books import ReportAnswer
     from leasehold.web.sheet import sheet
 

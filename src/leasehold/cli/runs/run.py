@@ -1,4 +1,5 @@
-"""`kubectl runs run … -- COMMAND`: a Run without YAML, with defaults from namespace and fleet."""
+"""`kubectl runs run … -- COMMAND`: submit a Run without YAML, with defaults from namespace and
+fleet."""
 
 import re
 import secrets
@@ -24,7 +25,7 @@ _INTERPRETERS = re.compile(r"(python|bash|sh|node|ruby|perl|torchrun|env|nice|ti
 
 @dataclass(frozen=True)
 class Array:
-    """Indices from `first` on, `count` of them, `step` apart."""
+    """`count` indices from `first` on, `step` apart."""
 
     first: int
     count: int
@@ -128,7 +129,7 @@ def _key(manifest: Wire) -> str:
 
 
 def _defaults(session: Session, owner: str, flavor: str) -> tuple[str, str]:
-    """The only owner of the namespace's Budgets, and the only flavor of it that nodes have."""
+    """Return the only owner of the namespace's Budgets, and its only flavor that nodes have."""
     params = {"form": "usage", "namespace": session.namespace}
     here = [] if owner and flavor else rows(session.server.ask("budgets", params))
     if not owner:
@@ -147,7 +148,8 @@ def _defaults(session: Session, owner: str, flavor: str) -> tuple[str, str]:
 
 
 def _labels_of_nodes(session: Session) -> set[str]:
-    """A flavor is the value of a label, whichever the operator has chosen."""
+    """Return all label values of nodes; a flavor is one of them, under a label the operator
+    chose."""
     found: set[str] = set()
     for node in rows(session.server.send("GET", "/api/v1/nodes")):
         metadata = node.get("metadata")
@@ -182,7 +184,7 @@ def _array(text: str) -> Array | None:
 
 
 def _container(command: tuple[str, ...], image: str, array: Array | None) -> Wire:
-    # `$(NAME)` is the pod's way to refer to a variable: what a user wrote is meant as it stands.
+    # Pods expand `$(NAME)`, so `$` in the user's words is escaped.
     words = [each.replace("$", "$$") for each in command]
     container: Wire = {"name": "main", "image": image, "command": words}
     if array is None:
@@ -198,7 +200,7 @@ def _container(command: tuple[str, ...], image: str, array: Array | None) -> Wir
 
 
 def _named(command: tuple[str, ...]) -> str:
-    """What is run, and a few letters: `train-x7k2p` for `python train.py`."""
+    """Return a name from the command and random letters: `train-x7k2p` for `python train.py`."""
     parts = [PurePosixPath(each).name for each in command if not each.startswith("-")]
     telling = [each for each in parts if not _INTERPRETERS.fullmatch(each)] or parts or ["run"]
     stem = re.sub(r"[^a-z0-9]+", "-", telling[0].partition(".")[0].lower()).strip("-")[:32]

@@ -1,7 +1,7 @@
-"""One server over HTTP: questions of the query API, and the objects that commands change.
+"""Talks to one server over HTTP: questions of the query API, and objects that commands change.
 
-Everything that can go wrong there becomes a Failure with one sentence. Standard library only: this
-is imported by every command, and each of them should be done before its user notices.
+Every error becomes a Failure with one sentence. Uses the standard library only, because every
+command imports it and must start quickly.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from leasehold.core.names import GROUP, Wire
 
 QUERY = "/apis/query.rq.davidlangworthy.io/v1/"
 TIMEOUT_S = 30.0
-# What an API server says of an API that nobody has registered there.
+# The messages of an API server about an API that is not registered.
 UNSERVED = ("HTTP status 404", "the server could not find the requested resource")
 T = TypeVar("T")
 
 
 def connect(kubeconfig: str = "", context: str = "", *, timeout_s: float = TIMEOUT_S) -> "Server":
-    """The server of a context; nothing is sent before something is asked."""
+    """Return the server of a context; nothing is sent yet."""
     try:
         return Server(load_context(kubeconfig, context), timeout_s=timeout_s)
     except BadKubeconfig as bad:
@@ -35,7 +35,7 @@ def connect(kubeconfig: str = "", context: str = "", *, timeout_s: float = TIMEO
 
 
 class Server:
-    """Keeps one connection; not for several threads at once."""
+    """A server with one kept connection; must not be shared between threads."""
 
     def __init__(self, context: KubeContext, *, timeout_s: float = TIMEOUT_S) -> None:
         self.context = context
@@ -49,7 +49,7 @@ class Server:
             self._connection = None
 
     def another(self) -> "Server":
-        """The same server for another thread."""
+        """Return the same server for another thread."""
         return Server(self.context, timeout_s=self._timeout)
 
     def ask(
@@ -60,7 +60,7 @@ class Server:
         return self._ask(f"questions/{question}{query}", body)
 
     def request(self, deed: str, body: Wire) -> Wire:
-        """Ask the controller to do something; the answer says how far it is."""
+        """Ask the controller to do something; the answer reports the progress."""
         return self._ask(deed, body)
 
     def _ask(self, path: str, body: Wire | None) -> Wire:
@@ -88,7 +88,7 @@ class Server:
     def send(
         self, method: str, path: str, body: Wire | None = None, *, content_type: str = ""
     ) -> Wire:
-        """The JSON object that the server answers with."""
+        """Send a request and return the JSON object of the answer."""
         with self._response(method, path, body, content_type) as response:
             raw = self._guarded(response.read)
         try:
@@ -102,7 +102,7 @@ class Server:
         return found
 
     def lines(self, path: str) -> Iterator[bytes]:
-        """The lines of a text as they come, for ever if the server goes on."""
+        """Yield the lines of a text as they come, possibly forever."""
         with self._response("GET", path, None, "") as response:
             if response.status >= 400:
                 raw = self._guarded(response.read)
@@ -131,7 +131,7 @@ class Server:
         try:
             response = self._guarded(lambda: self._sent(method, path, encoded, headers))
         except Failure:
-            self.close()  # whoever asks again begins anew
+            self.close()  # the next request connects again
             raise
         try:
             yield response
@@ -153,7 +153,7 @@ class Server:
             self.close()
             if not kept or method not in ("GET", "HEAD"):
                 raise
-            # A kept connection may have been closed meanwhile; reading twice is harmless.
+            # The kept connection may have been closed meanwhile; repeating a read is harmless.
             return self._sent(method, path, body, headers)
 
     def _connected(self) -> http.client.HTTPConnection:
@@ -187,7 +187,7 @@ class Server:
         return context
 
     def _guarded(self, action: Callable[[], T]) -> T:
-        """Whatever the network does, said in one sentence."""
+        """Run `action` and turn network errors into one sentence."""
         server = self.context.server
         try:
             return action()
@@ -229,7 +229,7 @@ class Server:
 
 
 class _Renamed(http.client.HTTPSConnection):
-    """Verifies the certificate for another name than it connects to."""
+    """Verifies the certificate for a name other than the host it connects to."""
 
     def __init__(
         self, name: str, host: str, port: int, *, timeout: float, context: ssl.SSLContext
@@ -244,7 +244,7 @@ class _Renamed(http.client.HTTPSConnection):
 
 
 def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """OpenSSL reads client certificates from files only."""
+    """Load a client certificate from a temporary file, because OpenSSL reads it from files only."""
     with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
         chain = Path(folder) / "client.pem"
         chain.touch(mode=0o600)
@@ -253,7 +253,8 @@ def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
 
 
 def _said_once(message: str, causes: list[tuple[str, str]], status: int) -> Failure:
-    """A Status says its causes in its message too, for clients that print nothing else."""
+    """Return a Failure that does not repeat the causes. A Status also has them in its message,
+    for clients that print only that."""
     again = [message.find(f"{path}: {why}" if path else why) for path, why in causes]
     if not again or min(again) < 0:
         return Failure(message, causes, status=status)

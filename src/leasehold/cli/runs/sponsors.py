@@ -1,4 +1,4 @@
-"""`kubectl runs sponsors list|add|remove RUN [OWNER]`: who may sponsor a run."""
+"""`kubectl runs sponsors list|add|remove RUN [OWNER]`: show or edit the sponsors of a run."""
 
 import click
 

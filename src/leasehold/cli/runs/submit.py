@@ -1,4 +1,4 @@
-"""`kubectl runs submit -f FILE`: hand over manifests, and say at once what became of them."""
+"""`kubectl runs submit -f FILE`: submit manifests and report at once what happened to them."""
 
 import time
 
@@ -74,7 +74,7 @@ def submit(
 
 
 def rehearsed(session: Session, manifest: Wire) -> None:
-    """Raises `Failure` with whatever submitting it would be refused for."""
+    """Have the server validate a manifest; raises `Failure` with the reasons for a refusal."""
     path = _path(session, manifest)
     session.server.send("POST", f"{path}?fieldValidation=Strict&dryRun=All", manifest)
 
@@ -94,12 +94,12 @@ def _path(session: Session, manifest: Wire) -> str:
 
 
 def submitted(session: Session, manifest: Wire) -> Wire:
-    """What became of it at once."""
+    """Submit a manifest and return what happened to it at once."""
     kind = cell(manifest, "kind")
     if kind == "Namespace":
         return _namespace(session, manifest)
     path = _path(session, manifest)
-    # A field that nobody knows is a mistake, not noise.
+    # Strict: an unknown field is a mistake.
     created = session.server.send("POST", f"{path}?fieldValidation=Strict", manifest)
     done: Wire = {
         "kind": kind,
@@ -111,7 +111,7 @@ def submitted(session: Session, manifest: Wire) -> Wire:
 
 
 def _namespace(session: Session, manifest: Wire) -> Wire:
-    """Made if it is not there: a file may bring the namespace of its Budgets along."""
+    """Create a namespace unless it exists: a file may contain the namespace of its Budgets."""
     name = cell(manifest, "metadata.name")
     try:
         session.server.send("POST", "/api/v1/namespaces", {**manifest, "metadata": {"name": name}})
@@ -122,7 +122,7 @@ def _namespace(session: Session, manifest: Wire) -> Wire:
 
 
 def _decision(session: Session, done: Wire) -> Wire | None:
-    """What the controller first said of it, or how it stands after the wait."""
+    """Return the run's row after the first decision, or after the wait."""
     deadline = time.monotonic() + WAIT_S
     params = {"namespace": cell(done, "namespace"), "run": cell(done, "name")}
     while True:

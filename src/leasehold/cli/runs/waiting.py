@@ -1,7 +1,6 @@
-"""Waiting for runs, and the exit status of a run as a shell knows it.
+"""Waits for runs, and computes the exit status of a run for a shell.
 
-Used by `submit --wait` and `run --follow`. A server that is away for a while, because it is
-restarted, is waited for.
+Used by `submit --wait` and `run --follow`. Waits for a server that is restarted.
 """
 
 import time
@@ -14,14 +13,16 @@ from leasehold.cli.runs.output import cell, rows
 from leasehold.core.names import Wire
 
 PAUSE_S = 0.2
-AWAY_S = 60.0  # how long a server may be away
+AWAY_S = 60.0  # how long a server may be unreachable
 PHASES = ("Running", "Completed")
-AWAY = (0, 429, 502, 503, 504)  # no answer at all, or none yet
+AWAY = (0, 429, 502, 503, 504)  # HTTP statuses of an unreachable server; 0: no answer
 
 
 def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float) -> Iterator[Wire]:
-    """How the run stands, again and again, until it is over; raises `Failure` after the timeout (0:
-    none), or when the run is gone."""
+    """Yield the run's row repeatedly until the run is over.
+
+    Raises `Failure` after the timeout (0: none), or if the run is gone.
+    """
     namespace, name = run
     deadline = time.monotonic() + timeout_s
     away_since: float | None = None
@@ -47,8 +48,8 @@ def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float)
 
 
 def left_alone(session: Session, run: tuple[str, str]) -> str:
-    """Why the controller knows nothing of it: it is gone, or says something that cannot be; "" when
-    it was merely not seen yet."""
+    """Return why the controller ignores the run: it is gone or quarantined; "" if it was just
+    not seen yet."""
     try:
         found = session.server.send("GET", session.server.run_path(*run))
     except Failure as failure:
@@ -62,7 +63,7 @@ def left_alone(session: Session, run: tuple[str, str]) -> str:
 
 
 def awaited(session: Session, run: tuple[str, str], until: str, timeout_s: float) -> Wire:
-    """The run's row once it is Running, or over; with `Completed`, once it is over."""
+    """Return the run's row once it is Running or over; with `Completed`, once it is over."""
     row: Wire = {}
     for row in rows_until_over(session, run, timeout_s=timeout_s):
         if until == "Running" and cell(row, "phase") == "Running":
@@ -71,8 +72,8 @@ def awaited(session: Session, run: tuple[str, str], until: str, timeout_s: float
 
 
 def exit_status(session: Session, row: Wire) -> int:
-    """0 of a run that runs or has completed; of one that failed, the exit code of the first of its
-    pods that has one, else 1."""
+    """Return 0 if the run is running or completed; if it failed, the first exit code of its
+    pods, otherwise 1."""
     if cell(row, "phase") != "Failed":
         return 0
     params = {"namespace": cell(row, "namespace"), "run": cell(row, "name")}

@@ -1,6 +1,6 @@
 """`kubectl runs watch [RUN]`: a live view until the user stops it or the run ends.
 
-On a terminal a table that is drawn anew; elsewhere a line for every change, for logs and pipes.
+On a terminal a table that is redrawn; otherwise a line for every change.
 """
 
 import json
@@ -17,9 +17,9 @@ from leasehold.cli.runs.output import as_yaml, cell, is_terminal, local, rows
 from leasehold.cli.visible import say
 from leasehold.core.names import Wire
 
-AWAY_S = 300.0  # how long a server that has answered is waited for
+AWAY_S = 300.0  # how long to wait for a server that has answered before
 RETRY_S = 0.5
-_AWAY = (0, 502, 503, 504)  # of a failure: nobody answered, or somebody in between
+_AWAY = (0, 502, 503, 504)  # statuses of an unreachable server, or of a proxy in between
 
 
 @click.command("watch")
@@ -52,7 +52,7 @@ def watch(session: Session, run: str | None, all_namespaces: bool, interval: flo
 def _ask(
     session: Session, params: dict[str, str | None], run: str | None, *, again: bool
 ) -> tuple[Wire, str]:
-    """The answer, and the last phase of the run once it is over."""
+    """Return the answer, and the run's phase if it is over."""
     answer = _answer(session, params) if again else session.server.ask("runs", params)
     if not run:
         return answer, ""
@@ -64,7 +64,7 @@ def _ask(
 
 
 def _answer(session: Session, params: dict[str, str | None]) -> Wire:
-    """A server that has answered once may be started anew, and is waited for."""
+    """Ask; waits for a server that has answered before, because it may be restarting."""
     away_since = 0.0
     while True:
         try:
@@ -81,14 +81,14 @@ def _answer(session: Session, params: dict[str, str | None]) -> Wire:
                 say("the server answers again", err=True)
             return answer
         time.sleep(RETRY_S)
-        with suppress(Failure):  # the kubeconfig is being written
+        with suppress(Failure):  # the kubeconfig may just be written
             session.reconnect()
 
 
 def _lines(
     session: Session, params: dict[str, str | None], interval: float, run: str | None
 ) -> str:
-    """A line for every run that changed."""
+    """Print a line for every run that changed. Returns the phase of the run once it is over."""
     known: dict[str, str] = {}
     again = False
     while True:
@@ -106,7 +106,7 @@ def _lines(
 
 
 def _tell(form: str, answer: Wire, row: Wire, line: str) -> None:
-    """A sentence, or the whole row as a JSON line or a YAML document."""
+    """Print a sentence, or the whole row as a JSON line or a YAML document."""
     if form == "json":
         click.echo(json.dumps({"now": answer["now"], **row}, ensure_ascii=False))
     elif form == "yaml":
@@ -128,7 +128,7 @@ def _live(
     run: str | None,
     all_namespaces: bool,
 ) -> str:
-    from rich.console import Console  # only a terminal needs it
+    from rich.console import Console  # only needed on terminals
     from rich.live import Live
     from rich.text import Text
 

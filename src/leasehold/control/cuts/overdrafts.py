@@ -1,6 +1,6 @@
-"""Envelopes that pay for more than they may: refinance at once, announce, and cut after the grace.
+"""Settles overdrafts: refinance at once, announce the rest, and preempt after the grace (O1 to O4).
 
-Looks only at Budgets that something happened to, and at those whose window or hours run out now.
+Checks only Budgets that changed, and those whose window or hours run out now.
 """
 
 from collections.abc import Iterable
@@ -27,8 +27,10 @@ from leasehold.core.world.world import Overdraft, World
 
 
 def handle_overdrafts(turn: Turn) -> bool:
-    """Bring every envelope that may be overdrawn back within what it may pay for. Whether somebody
-    was cut for it: there may be more to cut when they are gone."""
+    """Bring every envelope that may be overdrawn back within its caps.
+
+    Returns whether something was preempted; more may have to be once those leases are gone.
+    """
     world, cuts_before = turn.world, len(turn.resolutions)
     if not turn.time_trusted:
         return False
@@ -37,7 +39,7 @@ def handle_overdrafts(turn: Turn) -> bool:
         world.work.touch_budget(subject.rpartition("/")[0])
     over: dict[str, None] = {}
     strays = [key for key in world.open_by_payer if key not in world.envelopes]
-    # What this turn still opens and closes is looked at in the next.
+    # What this turn still opens and closes is checked in the next turn.
     for budget in world.work.take_unsettled():
         for payer in _payers(world, budget, strays):
             for excess in _settle(turn, payer):
@@ -66,14 +68,15 @@ def forgive_lowered_caps(turn: Turn) -> None:
 
 
 def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[EnvelopeKey]:
-    """A Budget's envelopes, and those it had that still pay for open leases."""
+    """Return a Budget's envelopes, including former ones that still pay for open leases."""
     known = world.budgets.get(budget)
     keys = {envelope.key for envelope in known.envelopes} if known is not None else set()
     return sorted(keys | {key for key in strays if key.rpartition("/")[0] == budget})
 
 
 def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
-    """Refinance what can be; what is left is announced, then cut. Returns what stays over."""
+    """Refinance what can be; announce the rest, or preempt it if it is due. Returns the excesses
+    left."""
     world = turn.world
     _refinance_all(turn, payer)
     left = excesses(world, payer, turn.now)
@@ -94,7 +97,7 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
         if turn.now < due_at:
             turn.wake(due_at)
         elif world.policy.binder_enabled and _cut(turn, excess, known):
-            return left  # what was cut may be part of the others too: they are counted anew
+            return left  # the cut leases may count for other excesses, too: compute them again
     return left
 
 
@@ -108,7 +111,7 @@ def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
 
 
 def _refinance_all(turn: Turn, payer: EnvelopeKey) -> None:
-    """Each way of being overdrawn in turn; what one moves elsewhere is no longer another's."""
+    """Refinance each excess in turn; a lease moved for one no longer counts for the next."""
     tried: set[tuple[str, str]] = set()
     while True:
         found = excesses(turn.world, payer, turn.now)
@@ -120,7 +123,7 @@ def _refinance_all(turn: Turn, payer: EnvelopeKey) -> None:
 
 
 def _refinance(turn: Turn, excess: Excess) -> None:
-    """Whole leases, last-bound first, until the overdraft is gone or nobody else pays."""
+    """Move whole leases, last bound first, until the excess is gone or no other payer is found."""
     gone = 0
     for lease in refinance_order(excess.leases):
         if gone >= excess.gpus:
@@ -130,7 +133,8 @@ def _refinance(turn: Turn, excess: Excess) -> None:
 
 
 def refinance_lease(turn: Turn, lease: Lease) -> bool:
-    """Find another payer for the same slots; nobody notices."""
+    """Find another payer for the same slots; the run is not affected. Returns whether there is
+    one."""
     if lease.batch == turn.seq:
         return False
     covered = payer_beside(turn.world, lease, turn.world.memory.claims, now=turn.now)
@@ -183,7 +187,7 @@ def _is_plan(world: World, claim: Claim) -> bool:
 
 
 def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
-    """Others pay for it from now on."""
+    """Let other payers pay for the lease from now on."""
     turn.refinance(lease, covered.segments)
     payers = ", ".join(each.envelope for each in covered.segments)
     turn.tell(
@@ -196,14 +200,14 @@ def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
 
 
 def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
-    """Whether something was cut."""
+    """Preempt until the excess is gone. Returns whether something was cut."""
     subject = Announced(excess.subject, batch=known.batch, commitment=known.commitment)
     if not can_publish(turn, subject):
         turn.again = True
         return False
     cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
     if cuts is None or not cuts.kept:
-        return False  # its runs are gone, or all that it pays for is ending
+        return False  # its runs are gone, or everything it pays for is ending
     publish_cuts(
         turn, cuts, subject, cause=CutCause.OVERDRAFT, envelope=excess.subject, deficit=excess.gpus
     )

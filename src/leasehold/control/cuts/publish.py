@@ -1,6 +1,6 @@
-"""Turning cuts into a committed Resolution and endings: the record first, then the marks.
+"""Turns cuts into a committed Resolution and endings: the record first, then the marks (A3).
 
-Used by activations and overdrafts alike, so that every cut that was ever made is told the same way.
+Used by activations and overdrafts, so that every preemption is recorded in the same way.
 """
 
 from leasehold.control.reannounce import announce_anew, is_provable
@@ -14,7 +14,7 @@ from leasehold.core.resolutions import CutCause, Lottery, Resolution
 
 
 class Announced:
-    """What a Resolution is about: who announced it, and when."""
+    """The announced subject of a Resolution, with the batch and commitment of its announcement."""
 
     def __init__(self, name: str, *, batch: int, commitment: str) -> None:
         self.name = name
@@ -22,7 +22,7 @@ class Announced:
         self.commitment = commitment
 
     def seed(self, turn: Turn) -> str:
-        """The seed that this moment gives; drawn only if it comes to a lottery."""
+        """Return the seed as of now. Needed only if it comes to a lottery."""
         return lottery.seed(self.name, turn.now, turn.world.head.digest, self.nonce(turn))
 
     def nonce(self, turn: Turn) -> str:
@@ -30,10 +30,11 @@ class Announced:
 
 
 def can_publish(turn: Turn, subject: Announced) -> bool:
-    """Whether a Resolution may go into the batch in the making, or must wait for the next turn.
+    """Return whether a Resolution may go into the current batch; otherwise it waits for the next
+    turn.
 
-    It names the digest before its batch, its commitment must be public first, and two of a batch
-    may not have one name: envelopes of different Budgets may be called alike.
+    It names the digest before its batch, and its commitment must have been published before. Two in
+    a batch must not share a name, as envelopes of different Budgets may.
     """
     name = resolution_name(subject.name, turn.seq)
     named = any(each.name == name for each in turn.resolutions)
@@ -54,7 +55,8 @@ def publish_cuts(
     envelope: str = "",
     deficit: int = 0,
 ) -> Resolution:
-    """Commit the Resolution and mark its victims; they close when their GPUs are free."""
+    """Publish the Resolution and mark its victims as ending; they close when their GPUs are
+    free."""
     assert can_publish(turn, subject), subject.name
     victims = _victims(cuts)
     resolution = Resolution(
@@ -93,10 +95,11 @@ def _mark(turn: Turn, lease: Lease, why: Why) -> None:
 
 
 def finish_cuts(turn: Turn) -> None:
-    """Called first of all after a restart: the last Resolution is carried out to its end.
+    """Carry out the last Resolution completely; called first after a restart.
 
-    Its marks go into the batch after it when it has more victims than a batch has room for, or one
-    that was opened in the same batch; a crash may have fallen between the two."""
+    Its marks may be in the next batch, if it has more victims than a batch holds or a victim that
+    was opened in the same batch. A crash may have come between the two batches.
+    """
     world = turn.world
     newest = max((each.batch for each in world.resolutions.values()), default=0)
     for resolution in world.resolutions.values():
@@ -132,7 +135,7 @@ def _lottery(turn: Turn, cuts: Cuts, subject: Announced, beneficiary: Uid) -> Lo
 
 
 def _reason(resolution: Resolution, lease: Lease) -> Why:
-    """Why a Resolution ends a lease, as `_victims` had it."""
+    """Return why a Resolution ends a lease, consistent with `_victims`."""
     returned = {name for _, name, _ in resolution.returned}
     group = f"{lease.run_key}#{lease.group}"
     shrunk = {f"{run}#{index}" for run, index, _ in resolution.shrunk} - returned
@@ -147,7 +150,7 @@ def _reason(resolution: Resolution, lease: Lease) -> Why:
 
 
 def _victims(cuts: Cuts) -> dict[str, tuple[Lease, Why]]:
-    """Each lease once, with the reason of the gravest cut that ends it."""
+    """Return each victim lease once, with the reason of the first cut that ends it."""
     reasons = {
         CutKind.SPARE: Why(reason=Closed.DROP_SPARE),
         CutKind.SHRINK: Why(reason=Closed.SHRINK),

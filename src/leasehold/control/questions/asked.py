@@ -1,4 +1,4 @@
-"""What may be asked with each question: the names of its parameters.
+"""The parameters that each question accepts.
 
 `shell.query` refuses any other, and the OpenAPI document lists them.
 """
@@ -26,5 +26,5 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "who-pays": _RUN,
     "widths": _RUN,
 }
-# Those that may also be asked of a manifest, as the body of a POST.
+# Questions that also accept a manifest, as the body of a POST.
 WITH_BODY = frozenset({"plan", "cover"})

@@ -1,6 +1,6 @@
-"""`attention`: what will not mend itself, each with what to do and where to read about it.
+"""`attention`: problems that need action, each with a remedy and its section of the runbook.
 
-Nodes and overdrafts concern everybody; of runs and reservations a caller is told those it sees.
+Nodes and overdrafts are shown to every caller, runs and reservations only in visible namespaces.
 """
 
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def _blocked(world: World, sees: Callable[[str], bool]) -> Iterator[AttentionRow
 
 
 def _stuck(world: World, sees: Callable[[str], bool]) -> Iterator[AttentionRow]:
-    """Pending runs for which waiting is no help."""
+    """Yield pending runs that waiting does not help."""
     for uid in world.work.pending:
         run, refused = world.runs.get(uid), world.memory.refusals.get(uid)
         if run is None or refused is None or time_may_help(refused) or not sees(run.namespace):

@@ -1,7 +1,7 @@
-"""`burn`: what each envelope with a limit had spent, from the opening of its window to now.
+"""`burn`: the GPU-hours that each limited envelope used, from the start of its window to now.
 
-Counted back from what is spent now: by the leases that are live, in one pass for all envelopes, and
-by what those that went into the archive cost, of which the World keeps the course.
+Computed backwards from the present total: minus what the leases in the World used (one pass for all
+envelopes), and minus the sums of archived leases.
 """
 
 from bisect import bisect_right
@@ -18,15 +18,16 @@ STEPS = 48
 
 
 class _Course:
-    """What an envelope spends between instants that are evenly apart."""
+    """What an envelope uses in each of STEPS equal intervals."""
 
     def __init__(self, start: Instant, end: Instant) -> None:
         self.at = [start + (end - start) * step // STEPS for step in range(STEPS + 1)]
         self._spent: list[GpuMs] = [0] * STEPS
-        self._change = [0] * (STEPS + 1)  # of the GPUs that are paid for all of a step
+        # change in the GPUs that are paid for throughout an interval
+        self._change = [0] * (STEPS + 1)
 
     def add(self, gpus: int, start: Instant, end: Instant) -> None:
-        """[start, end), of which only what lies within counts."""
+        """Add GPUs in use during [start, end), clipped to the whole period."""
         start, end = max(start, self.at[0]), min(end, self.at[-1])
         if start >= end:
             return
@@ -41,7 +42,7 @@ class _Course:
         self._change[last] -= gpus
 
     def back_from(self, now: GpuMs, archived: Charges) -> list[tuple[Instant, GpuMs]]:
-        """What was spent at each instant, if it is this much at the last."""
+        """Return the total used at each instant, given the total `now` at the last one."""
         steps, gpus = [], 0
         for step in range(STEPS):
             gpus += self._change[step]
@@ -76,7 +77,7 @@ def _is_limited(envelope: Envelope) -> bool:
 
 
 def _earliest(world: World) -> Instant:
-    """An envelope that was always open begins with the first lease that is known."""
+    """Return the start of the first known lease; envelopes without a start begin there."""
     first = [each.begin for each in world.carried.charges.values()]
     return min(first + [lease.start for lease in world.leases.values()], default=0)
 

@@ -1,7 +1,8 @@
-"""Why a run was cut: by which Resolution, which draw and seed, at what odds, for whom.
+"""Explains the preemptions of a run: by which Resolution, draw, seed and odds, for which
+beneficiary.
 
-Told from the ledger's records: the leases that ended, the Resolution that ended them, and the
-reservation that had announced the odds. Used by `explain`.
+Derived from the ledger's records: the leases that ended, the Resolution that ended them, and the
+Reservation that announced the odds. Used by `explain`.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from leasehold.core.world.world import World
 
 
 class _Lost(TypedDict):
-    """What a cut cost the run, whoever decided it."""
+    """What a preemption took from the run, with or without a Resolution."""
 
     at: str | None
     gpus: int
@@ -27,7 +28,7 @@ class _Lost(TypedDict):
     leases: list[str]
 
 
-# Resolutions that are no longer in the World, read when somebody asks for them.
+# Resolutions that are no longer in the World, read on demand.
 Resolutions = Callable[[], Iterable[Resolution]]
 
 
@@ -45,7 +46,8 @@ _DONE = {
 
 
 def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions) -> list[CutRow]:
-    """Every Resolution that cut the run, the oldest first, and what was reclaimed without one."""
+    """Return every preemption of the run, oldest first, including spares taken back without a
+    Resolution."""
     leases = subject.every_lease()
     by_name, victims = _resolutions_of(world, leases, archived)
     by_resolution: dict[str, list[Lease]] = {}
@@ -67,7 +69,8 @@ def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions)
 def _resolutions_of(
     world: World, leases: list[Lease], archived: Resolutions
 ) -> tuple[dict[str, Resolution], dict[str, str]]:
-    """Which Resolution ended which lease; the archive is read only if the World does not know."""
+    """Return the Resolutions by name, and lease -> Resolution. Reads the archive only if
+    necessary."""
     victims = {
         lease.name: world.victims[lease.name] for lease in leases if lease.name in world.victims
     }
@@ -75,7 +78,7 @@ def _resolutions_of(
         if _reason(lease) is Closed.RANDOM_PREEMPT and lease.name not in victims:
             known = world.resolution_of_seed.get(_seed(lease))
             if known is not None:
-                victims[lease.name] = known  # a filler that went with the spare of one who was cut
+                victims[lease.name] = known  # a filler that ended with the spare of a victim
     by_name = {name: world.resolutions[name] for name in victims.values()}
     lost = {
         lease.name for lease in leases if lease.name not in victims and _reason(lease) in _BY_OTHERS
@@ -135,7 +138,8 @@ def _resolved(world: World, resolution: Resolution, lost: list[Lease]) -> CutRow
 
 
 def _unresolved(lost: list[Lease]) -> CutRow:
-    """Without a Resolution: a swap needed the spare, or the archive that has it is not here."""
+    """Describe a preemption without a Resolution: a swap needed the spare, or the archive is not
+    available."""
     at = min(_decided(lease) for lease in lost)
     seed = _seed(lost[0])
     why = (

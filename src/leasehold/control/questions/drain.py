@@ -1,7 +1,7 @@
-"""`drain`: what becomes of the runs on a node while it is emptied, one row for each.
+"""`drain`: what happens to the runs on a node under drain, one row per run or group.
 
-Says what is going to happen by asking the very decision (`core.decisions.drain`), and what has
-happened by the leases that ended there since the instant that was asked about.
+The future comes from the decision itself (`core.decisions.drain`), the past from the leases that
+ended there since a given instant.
 """
 
 from typing import TypedDict
@@ -15,8 +15,8 @@ from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
-_SPARE = "spare"  # only a spare stands there
-_END = "end"  # it ends for another reason
+_SPARE = "spare"  # only a spare is there
+_END = "end"  # ends for another reason
 
 
 class _Fate(TypedDict):
@@ -26,7 +26,7 @@ class _Fate(TypedDict):
 
 
 def drain(world: World, node: str, since: Instant | None) -> DrainAnswer:
-    """Runs with leases on the node, and those whose leases there ended since then."""
+    """Return the runs with leases on the node, and those whose leases there ended since `since`."""
     state = world.fleet.nodes[node].node
     leases = [world.leases[name] for name in world.open_by_node.get(node, ())]
     if since is not None:
@@ -57,12 +57,12 @@ def drain(world: World, node: str, since: Instant | None) -> DrainAnswer:
 
 
 def _left_at(lease: Lease, end: Instant) -> Instant:
-    """By the node's clock, which may lag behind the one that told it to go."""
+    """Return when a lease left, by the node's clock, but not before it was told to."""
     return end if lease.ending is None else max(end, lease.ending.at)
 
 
 def _row(world: World, node: str, unit: int, leases: list[Lease]) -> _Fate:
-    """`way`, whether it `stays`, is `going` or is `gone`, and a sentence's end about that."""
+    """Return `way`, `state` (stays, going or gone) and the predicate of a sentence about it."""
     active = [lease for lease in leases if lease.role is not Role.SPARE]
     if not active:
         return _spares(leases)
@@ -87,7 +87,8 @@ def _spares(leases: list[Lease]) -> _Fate:
 
 
 def _planned(leaving: Leaving) -> _Fate:
-    """Decided again and again until it is done; what is seen here waits for something."""
+    """Describe what is planned. It is decided in every turn, so what is seen here waits for
+    something."""
     places = ", ".join(sorted({takeover.node for takeover in leaving.takeovers}))
     match leaving.way:
         case Way.SWAP:

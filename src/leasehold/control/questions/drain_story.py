@@ -1,7 +1,7 @@
-"""How a run left a node that was drained: told from its leases, whose endings name the node.
+"""Explains how a run left drained nodes, from its leases, whose endings name the node.
 
-Used by `explain`, and by the question `drain` for whatever has left already. Who asked for it is
-known as long as the node says so.
+Used by `explain`, and by `drain` for runs that have left. The user who asked for the drain is known
+as long as the node's annotation exists.
 """
 
 from leasehold.control.questions.forms import listed, moment
@@ -13,7 +13,7 @@ from leasehold.core.world.world import World
 
 
 def drain_words(world: World, subject: Subject) -> list[str]:
-    """A sentence for each time that it had to leave a node, the oldest first."""
+    """Return a sentence for each time the run had to leave a node, oldest first."""
     found: dict[tuple[Instant, str], list[Lease]] = {}
     for lease in subject.every_lease():
         node = "" if lease.why is None else lease.why.drained_node
@@ -26,7 +26,7 @@ def drain_words(world: World, subject: Subject) -> list[str]:
 
 
 def is_requeued(world: World, lease: Lease) -> bool:
-    """Whether what left with this lease was its whole attempt, rather than one pod for a spare."""
+    """Return whether the whole attempt left with this lease, not just one pod for its spare."""
     unit = world.unit_of(lease.uid, lease.group)
     mates = [
         each
@@ -42,7 +42,7 @@ def is_requeued(world: World, lease: Lease) -> bool:
 
 
 def heir_of(lease: Lease, leases: list[Lease]) -> Lease | None:
-    """The lease under which the rank went on."""
+    """Return the lease under which the rank continued, or None."""
     for each in leases:
         if (
             each.reason is Opened.SWAP

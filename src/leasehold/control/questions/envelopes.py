@@ -1,4 +1,4 @@
-"""`budgets usage|balance|tree`: used, lent, borrowed, left, committed, and until when."""
+"""`budgets` (usage, balance, tree): used, lent, borrowed, left and committed, and until when."""
 
 from collections.abc import Iterable
 from typing import TypedDict
@@ -29,7 +29,8 @@ FORMS = ("usage", "balance", "tree")
 def budgets(
     world: World, now: Instant, *, form: str, owner: str = "", namespace: str = ""
 ) -> UsageAnswer | BalanceAnswer | TreeAnswer:
-    """`owner`, a glob, and `namespace`, that of the Budget, narrow it."""
+    """Return the budgets in a form; optionally only owners that match the glob `owner`, or
+    Budgets of `namespace`."""
     assert form in FORMS, form
 
     def wants(envelope: Envelope) -> bool:
@@ -54,7 +55,7 @@ def budgets(
 
 
 def _gone(world: World) -> list[Envelope]:
-    """Envelopes that no Budget has any more and that still pay for open leases: with no cap."""
+    """Return deleted envelopes that still pay for open leases, with concurrency 0."""
     found = []
     for key in sorted(world.open_by_payer):
         if key not in world.envelopes:
@@ -144,7 +145,8 @@ def _state(envelope: Envelope, view: EnvelopeView, now: Instant) -> str:
 
 
 def _owners(world: World, owner: str) -> list[OwnerUsage]:
-    """What the runs of each owner hold, by who pays, and what its envelopes lend to others."""
+    """Return what the runs of each owner hold, by relation, and what its envelopes lend to
+    others."""
     held: dict[str, dict[Relation, int]] = {}
     lent: dict[str, int] = {}
     for names in world.open_by_payer.values():
@@ -173,7 +175,7 @@ def _owners(world: World, owner: str) -> list[OwnerUsage]:
 
 
 class _Sum:
-    """Of the envelopes of an owner, and of everybody below it."""
+    """Totals of a set of envelopes: an owner's own, or including all its descendants."""
 
     def __init__(self, world: World, envelopes: Iterable[Envelope], now: Instant) -> None:
         self.concurrency = self.used = self.lent = 0
@@ -196,7 +198,8 @@ class _Sum:
 
 
 def _tree(world: World, now: Instant, owner: str) -> list[FamilyRow]:
-    """Owners from the top, children after their first parent, with sums of all below."""
+    """Return the owners from the top, each after its first parent, with totals of all
+    descendants."""
     tree = world.tree
     mine: dict[str, list[Envelope]] = {}
     for envelope in world.envelopes.values():

@@ -1,4 +1,4 @@
-"""How instants, GPU-time and places are written in answers. Used by every question."""
+"""Formats instants, GPU-time and places in answers. Used by every question."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -23,8 +23,11 @@ from leasehold.core.world.world import World
 
 
 def instant(at: Instant | None) -> str | None:
-    """None for what has not happened, or never will. Written as `format_instant` writes it, in a
-    quarter of the time: an answer may have hundreds of thousands."""
+    """Format an instant; None for one that has not come or never will.
+
+    Same text as `format_instant` in a quarter of the time: an answer may have hundreds of
+    thousands.
+    """
     if at is None or at >= FOREVER:
         return None
     days, rest = divmod(at, DAY)
@@ -40,22 +43,22 @@ def _day(days: int) -> str:
 
 
 def moment(at: Instant) -> str:
-    """An instant within a sentence: to the second."""
+    """Format an instant in a sentence, to the second."""
     return f"{str(instant(at))[:19]}Z"
 
 
 def wait_of(span: Millis) -> str:
-    """A span to come within a sentence: `14m59s`, `0s` for what is due."""
+    """Format a future span in a sentence: `14m59s`; `0s` if it is due."""
     return format_span(max(0, span - span % SECOND))
 
 
 def gpu_time(amount: GpuMs) -> GpuTime:
-    """Exact for machines, in hours for people."""
+    """Return GPU-time exactly in GPU-ms and readably in hours."""
     return {"gpu_ms": amount, "gpu_hours": format_gpu_hours(amount)}
 
 
 def listed(words: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join words: `a`, `a and b`, `a, b and c`."""
     found = list(words)
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
 
@@ -66,7 +69,7 @@ def domain_of(world: World, node: str) -> str:
 
 
 def places(world: World, leases: Iterable[Lease]) -> list[PlaceRow]:
-    """Nodes by group, with the GPUs held on each; a spare stands by on its own line."""
+    """Return the GPUs per group and node; spares in rows of their own."""
     held: dict[tuple[int, bool, str], int] = {}
     for lease in leases:
         key = (lease.group, lease.role == "Spare", lease.node)

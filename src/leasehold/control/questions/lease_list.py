@@ -1,7 +1,6 @@
-"""`leases`: who used what, when, who paid, why it began and why it ended.
+"""`leases`: who used which GPUs and when, who paid, why each lease began and ended.
 
-One pass over the leases at most, and only over a run's own where a run is named; what is sorted is
-what is shown.
+At most one pass over all leases, or only over those of a given run. Sorted in ledger order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,16 +16,16 @@ from leasehold.core.world.world import World
 
 
 class Filter(Record):
-    """Everything that narrows the list; an empty text or None narrows nothing."""
+    """The filters of the list; an empty text or None does not filter."""
 
     namespace: str = ""  # of the run
     node: str = ""
-    owner: str = ""  # of the run, a glob
-    payer: str = ""  # an envelope, or an owner whose envelopes pay (a glob)
+    owner: str = ""  # of the run; a glob
+    payer: str = ""  # an envelope, or a glob over owners of paying envelopes
     since: Instant | None = None
     at: Instant | None = None
-    closed: bool = False  # only those that have ended
-    limit: int | None = None  # the newest so many
+    closed: bool = False  # only leases that have ended
+    limit: int | None = None  # show only the newest N
 
 
 def lease_list(
@@ -37,7 +36,7 @@ def lease_list(
     subject: Subject | None = None,
     archived: Archived = no_archive,
 ) -> LeasesAnswer:
-    """Open leases; closed ones too where a time, a run or `closed` asks for the past."""
+    """Return open leases; also closed ones if a time, a run or `closed` is given."""
     found = [
         lease for lease in _candidates(world, wanted, subject, archived) if _admits(wanted, lease)
     ]
@@ -130,6 +129,6 @@ def _row(world: World, lease: Lease, now: Instant) -> LeaseRow:
 
 
 def _began(world: World, lease: Lease) -> Instant | None:
-    """When its pod began to run; None if that was at once, or has not been yet."""
+    """Return when the pod began to run; None if at once or not yet."""
     began = starting_until(world, lease)
     return None if began == FOREVER else began

@@ -1,4 +1,4 @@
-"""`sponsors`: who may sponsor a run, what each would lend, and what it pays now."""
+"""`sponsors`: a run's possible sponsors, what each would lend, and what it pays now."""
 
 from leasehold.control.questions.answers.money import (
     SponsorEnvelope,
@@ -14,7 +14,7 @@ from leasehold.core.world.world import World
 
 
 def sponsors(world: World, subject: Subject, now: Instant) -> SponsorsAnswer:
-    """The sponsors a run names, in order; a run of the past has those that paid."""
+    """Return the sponsors that a run names, in order, and those that paid for it."""
     run = subject.run
     named = run.spec.funding.sponsors if run is not None else ()
     paying: dict[str, int] = {}

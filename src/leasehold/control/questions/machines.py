@@ -1,7 +1,7 @@
-"""`fleet`: every node with its slots, and who holds each of them, now or at an instant.
+"""`fleet`: every node with its slots and their holders, now or at a past instant.
 
-One pass over the leases that are open then. What ran in the past is known from leases, the state
-that nodes were in is not.
+One pass over the leases open at that time. Leases show what ran in the past; past states of nodes
+are unknown.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from leasehold.core.world.world import World
 
 FREE, FOREIGN = 0, -1
 _BROKEN = ("NotReady", "Fenced", "Unusable")
-_PAST = "Past"  # a node that only leases tell of
+_PAST = "Past"  # a removed node, known only from leases
 
 
 def fleet(
@@ -31,7 +31,7 @@ def fleet(
     archived: Archived = no_archive,
     archived_from: Instant = 0,
 ) -> FleetAnswer:
-    """`archived_from`: when the first archived lease began; 0 if there is none."""
+    """Return the fleet. `archived_from`: start of the first archived lease; 0 if there is none."""
     holders: dict[HolderRow, int] = {}
     by_node: dict[str, list[Lease]] = {}
     for lease in _open(world) if at is None else _open_at(world, at, archived):
@@ -109,7 +109,7 @@ def _of_the_past(name: str, leases: list[Lease], holders: dict[HolderRow, int]) 
 
 
 def _cells(gpus: int, leases: list[Lease], holders: dict[HolderRow, int]) -> list[int]:
-    """A filler is seen, and not the spare under it."""
+    """Return the holder of each slot; a filler hides the spare under it."""
     cells = [FREE] * gpus
     for lease in sorted(leases, key=lambda each: each.role is Role.BORROWED):
         row = HolderRow(
@@ -122,14 +122,14 @@ def _cells(gpus: int, leases: list[Lease], holders: dict[HolderRow, int]) -> lis
         )
         place = holders.setdefault(row, len(holders) + 1)
         for slot in lease.slots:
-            if slot < gpus:  # a node may have come back with fewer
+            if slot < gpus:  # the node may have had more GPUs than now
                 cells[slot] = place
     return cells
 
 
 def _mark_foreign(cells: list[int], state: NodeState) -> None:
-    """Which slots strangers have is not always known; then the last free ones are shown as
-    theirs."""
+    """Mark the slots of foreign pods. If their ordinals are unknown, the last free slots are
+    marked."""
     left = state.foreign
     if not left:
         return
@@ -144,7 +144,7 @@ def _mark_foreign(cells: list[int], state: NodeState) -> None:
 
 
 def state_of(state: NodeState) -> tuple[str, str]:
-    """In one word, and in a sentence's end where it is not simply ready."""
+    """Return the state in one word, with an explanation unless it is simply ready."""
     node = state.node
     if node.fenced:
         return "Fenced", "it is declared dead: none of its processes is alive"

@@ -1,9 +1,9 @@
-"""Replace other tenants' names in answers by stable pseudonyms, where the configuration hides them.
+"""Replaces other tenants' names in answers with stable pseudonyms, if the configuration hides them.
 
-A `Mask` is applied to a whole answer, sentences too: it replaces every word that names another
-tenant's owner, run, budget, envelope, pod, lease or resolution. GPUs and times stay. The pseudonyms
-are keyed, so that a caller cannot find a name by trying likely ones. A `Sight` says what one caller
-may read, for answers and for the parameters of questions.
+A `Mask` is applied to a whole answer, including its sentences: it replaces every word that names
+another tenant's owner, run, budget, envelope, pod, lease or resolution. GPUs and times stay. The
+pseudonyms are keyed, so that a caller cannot test guessed names. A `Sight` defines what one caller
+may read, in answers and in the parameters of questions.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ from leasehold.core.objects.owners import is_owner
 from leasehold.core.units import parse_instant
 from leasehold.core.world.world import World
 
-# A word as names are written; a full stop or colon behind it belongs to the sentence.
+# A name as written in sentences, without a full stop or colon after it.
 _WORD = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.:/]*[A-Za-z0-9]|[A-Za-z0-9]")
-# Fields that hold the names of records which begin with a run's name, the pseudonym's kind, and the
-# field beside them that names the run in question.
+# Fields with names of records that begin with a run's name -> (kind for the pseudonym, the field
+# beside them that names the run).
 _RECORDS = {
     "lease": ("lease", "run"),
     "leases": ("lease", "run"),
@@ -29,8 +29,11 @@ _WHY = re.compile(r"([A-Z][A-Za-z]+)\(.*\)", re.DOTALL)  # a reason with its det
 
 
 class Sight:
-    """What one caller may read by name: its namespaces, what it may spend or fund for, and the
-    owners that objects of those namespaces name, with the owners above them."""
+    """The names that one caller may read.
+
+    These are its namespaces, owners that it may spend or fund for, and owners named by objects in
+    its namespaces, including the owners above them.
+    """
 
     def __init__(self, world: World, caller: Caller) -> None:
         self._caller = caller
@@ -46,7 +49,7 @@ class Sight:
         return owner in self._owners or self.of(owner)
 
     def of(self, owner: str, namespace: str = "") -> bool:
-        """Whether the caller may read an object of this owner that lies in this namespace."""
+        """Return whether the caller may read an object of this owner in this namespace."""
         caller = self._caller
         if caller.is_trusted or (namespace and caller.sees(namespace)):
             return True
@@ -54,13 +57,13 @@ class Sight:
 
 
 def _paths(owner: str) -> list[str]:
-    """The owner and everything above it: a:b:c, a:b, a."""
+    """Return the owner and every owner above it: a:b:c, a:b, a."""
     parts = owner.split(":")
     return [":".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
 
 
 class Mask:
-    """One caller's view of one answer."""
+    """Hides names in one answer to one caller."""
 
     def __init__(self, world: World, sight: Sight, key: bytes) -> None:
         self._world = world
@@ -81,8 +84,11 @@ class Mask:
         return found
 
     def _learn(self, value: object) -> None:
-        """Note the names of other tenants' records which the World no longer has: only the run
-        beside such a name says whose it is, and sentences elsewhere may repeat the name."""
+        """Note hidden names of records that the World no longer has.
+
+        Only the run in the field beside such a name tells which tenant it belongs to, and sentences
+        elsewhere in the answer may repeat the name.
+        """
         for each in value if isinstance(value, list) else ():
             self._learn(each)
         if not isinstance(value, dict):
@@ -101,7 +107,7 @@ class Mask:
         if isinstance(value, dict):
             run = value.get("run")
             if isinstance(run, str) and self._is_hidden(run):
-                # The detail of a reason may quote another tenant's pod or image.
+                # The detail of a reason may name another tenant's pod or image.
                 value = {key: _without_detail(each) for key, each in value.items()}
             return {key: self._told(each) for key, each in value.items()}
         if isinstance(value, list):
@@ -125,7 +131,7 @@ class Mask:
         return f"{kind}-{digest[:10]}"
 
     def _hidden_kind(self, word: str) -> str:
-        """What of another tenant the word names; empty for a word that may be shown."""
+        """Return what the word names if it must be hidden; "" if it may be shown."""
         world, sight = self._world, self._sight
         if word in self._owners or (":" in word and is_owner(word) and parse_instant(word) is None):
             return "" if sight.owner(word) else "owner"
@@ -167,7 +173,7 @@ class Mask:
 
 
 def _without_detail(value: object) -> object:
-    """`Fail(image registry/x not found)` as `Fail`."""
+    """Return `Fail(image registry/x not found)` as `Fail`, in nested values, too."""
     if isinstance(value, dict):
         return {key: _without_detail(each) for key, each in value.items()}
     found = _WHY.fullmatch(value) if isinstance(value, str) else None

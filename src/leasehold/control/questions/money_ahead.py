@@ -1,7 +1,7 @@
-"""What is ahead of a running run's payers: an overdraft that is announced, or one that will be.
+"""Warns about the payers of a running run: an announced overdraft, or one that is to be expected.
 
-Used by `explain`. A payer that is over its caps loses its runs after a grace; one whose window or
-GPU-hours end before the run does is refinanced then, or becomes such a payer.
+Used by `explain`. The runs of an overdrawn payer are preempted after a grace. If the window or
+GPU-hours of a payer end before the run does, the run is then refinanced or becomes overdrawn.
 """
 
 from leasehold.control.questions.forms import moment
@@ -14,7 +14,7 @@ from leasehold.core.world.world import World
 
 
 def money_ahead(world: World, subject: Subject, now: Instant) -> list[str]:
-    """A sentence for each payer that will not, or may not, pay to the end."""
+    """Return a sentence for each payer that will not, or may not, pay until the end of the run."""
     leases = open_leases(world, subject.uid)
     ends = [world.terms[lease.name].frees_at for lease in leases if lease.name in world.terms]
     end = max(ends, default=FOREVER)

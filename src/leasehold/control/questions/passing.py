@@ -1,8 +1,8 @@
-"""Who passed in front of a run that waits, and why that delays it in nothing.
+"""Which runs passed a waiting run in the queue, and why they do not delay it (Q8).
 
-Used by `reservations`. Whoever is considered leaves alone what those ahead of it are planned to
-take; so who came later and runs already has what a plan ahead of it does not count on. Which of the
-reasons it was is read off the plan and the leases here.
+Used by `reservations`. A run behind can start only on what the plans ahead leave, so a later run
+that is already running uses nothing that such a plan needs. The reason is derived here from the
+plan and the leases.
 """
 
 from leasehold.control.questions.answers.runs import PassedBy
@@ -14,11 +14,11 @@ from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
-SHOWN_MAX = 8  # of one reservation; the newest
+SHOWN_MAX = 8  # per reservation; the newest
 
 
 class Passing:
-    """Those who run, by flavor, the newest first: each reservation is asked about in turn."""
+    """The running runs by flavor, newest start first, prepared once for all reservations."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -28,14 +28,14 @@ class Passing:
             started = None if book is None else book.started
             if run is None or book is None or started is None:
                 continue
-            # A run for which a Resolution made room passed no other.
+            # a run started by a Resolution did not pass anything
             if uid not in world.resolution_for:
                 self._started.setdefault(run.spec.flavor, []).append((started, run))
         for found in self._started.values():
             found.sort(key=lambda each: (-each[0], each[1].key))
 
     def of(self, reservation: Reservation) -> list[PassedBy]:
-        """Who came later than the run of this reservation and started since it was announced."""
+        """Return the runs behind the reservation's run that started since its announcement."""
         mine = self._world.runs.get(reservation.uid)
         found: list[PassedBy] = []
         for started, run in self._started.get(mine.spec.flavor, ()) if mine is not None else ():

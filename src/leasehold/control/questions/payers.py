@@ -1,4 +1,4 @@
-"""`who-pays`: owned, shared and borrowed by envelope, GPUs now and GPU-hours to date."""
+"""`who-pays`: owned, shared and borrowed by envelope; GPUs now and GPU-hours to date."""
 
 from leasehold.control.questions.answers.money import PaidBy, PaidShare, PaidShares, WhoPaysAnswer
 from leasehold.control.questions.forms import gpu_time
@@ -10,7 +10,7 @@ from leasehold.core.world.world import World
 
 
 def who_pays(world: World, subject: Subject, now: Instant) -> WhoPaysAnswer:
-    """Every envelope that pays or ever paid for a run, of this or any earlier attempt."""
+    """Return every envelope that pays or paid for a run, in any attempt."""
     gpus: dict[tuple[str, Relation], int] = {}
     owners: dict[str, str] = {}
     for lease in (*subject.archived, *subject.leases):

@@ -1,4 +1,4 @@
-"""`plan`: what would happen if this were submitted now. Changes nothing."""
+"""`plan`: what would happen if a run were submitted now. Changes nothing."""
 
 from msgspec.structs import replace
 
@@ -43,7 +43,7 @@ _SURE = {
 
 
 def as_submitted(world: World, run: Run, now: Instant) -> tuple[Run, list[str]]:
-    """A manifest as the run it would be, and what is to be said about that."""
+    """Return the run that a manifest would create, and notes about an existing run of that name."""
     uid = world.uid_of.get(run.key)
     known = world.runs.get(uid) if uid is not None else None
     if known is None:
@@ -56,7 +56,7 @@ def as_submitted(world: World, run: Run, now: Instant) -> tuple[Run, list[str]]:
 
 
 def plan_of(world: World, subject: Subject, now: Instant) -> PlanAnswer:
-    """The plan of a run that is there; of one that runs or is over, how it stands."""
+    """Return the plan of an existing run; for one that runs or is over, its state."""
     run = subject.run
     view = run_view(world, subject.uid, now)
     if run is not None and view.phase is Phase.PENDING and not open_leases(world, run.uid):
@@ -80,7 +80,7 @@ def plan_of(world: World, subject: Subject, now: Instant) -> PlanAnswer:
 
 
 def plan(world: World, run: Run, now: Instant) -> PlanAnswer:
-    """Payers, places, earliest start, what would be cut, and the odds."""
+    """Return payers, places, earliest start, expected preemptions and odds."""
     turn, outcome = rehearse(world, run, now)
     if outcome.started and outcome.reservation is None:
         return _starts(world, run, outcome, turn.now)
@@ -213,7 +213,7 @@ def _cuts(outcome: Rehearsed) -> tuple[PlannedCuts, list[str]]:
 
 
 def _claimed(turn: Turn, run: Run) -> list[PlanPayer]:
-    """The money that its plan keeps."""
+    """Return the payers that the run's plan has on the calendar."""
     found: dict[tuple[str, bool], int] = {}
     for claim in turn.calendar.claims.get(run.uid, ()):
         key = (claim.payer, claim.borrowed)
@@ -238,7 +238,7 @@ def _envelope(world: World, run: Run, key: str, *, borrowed: bool | None = None)
 
 
 def _held(turn: Turn, run: Run, reservation: Reservation) -> list[PlaceRow]:
-    """The nodes that its plan keeps from its start on."""
+    """Return the nodes that the run's plan has on the calendar."""
     rows: list[PlaceRow] = []
     for node in reservation.nodes:
         gpus = sum(entry.gpus for entry in turn.calendar.entries_of(run.uid) if entry.node == node)

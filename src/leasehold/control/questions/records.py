@@ -1,4 +1,4 @@
-"""`ledger-head`, `audit` and `pods`: where the ledger stands, whether all agrees, what runs."""
+"""`ledger-head`, `audit` and `pods`: the ledger's head, its consistency, and the pods of a run."""
 
 from leasehold.control.audit import audit
 from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer
@@ -22,13 +22,15 @@ def ledger_head(world: World) -> HeadAnswer:
 
 
 def audited(world: World, now: Instant) -> AuditAnswer:
-    """The pods are those the controller knows of; the command `leasehold audit` lists them anew."""
+    """Check the pods that the controller knows; the command `leasehold audit` lists all pods
+    itself."""
     found = audit(world, list(world.pods.values()), now)
     return AuditAnswer(ok=not found, problems=found)
 
 
 def pods(world: World, subject: Subject) -> PodsAnswer:
-    """Pods of a run that are there, by group and index; of earlier attempts, those that live."""
+    """Return a run's pods by group and index: those of the newest attempt, and earlier ones
+    still alive."""
     found = subject.pods(world)
     found.sort(key=lambda pod: (pod.attempt, pod.group, pod.index, pod.name))
     rows: list[PodRow] = []

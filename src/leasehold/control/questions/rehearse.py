@@ -1,8 +1,7 @@
-"""What the queue would do with a run now: the runs ahead and the run itself are considered as the
-queue considers them, and nothing is applied.
+"""Rehearses what the queue would do with a run now: considers the runs ahead, then the run itself.
 
-What each would have on the calendar is entered on that of a turn that is thrown away. Called by
-`plan` and `cover`.
+Nothing is applied. What each run would get is entered in the calendar of a turn that is thrown
+away. Called by `plan` and `cover`.
 """
 
 from typing import assert_never
@@ -39,9 +38,9 @@ from leasehold.core.world.world import World
 
 
 class Rehearsed(Record):
-    """What would become of a run; at most one of the fields is of use for each."""
+    """The expected outcome for a run; empty fields do not apply."""
 
-    started: tuple[Admitted, ...] = ()  # now: all of it, or groups of a sweep
+    started: tuple[Admitted, ...] = ()  # starting now: the whole run, or groups of a sweep
     groups_waiting: int = 0
     refused: Refused | None = None
     reservation: Reservation | None = None
@@ -49,7 +48,7 @@ class Rehearsed(Record):
 
 
 def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
-    """The turn as the queue would have it when this run is considered."""
+    """Return the turn and the queue pass as the queue would have them when it reaches this run."""
     turn = Turn(world, now=max(now, world.head.instant), key=b"", time_trusted=True)
     turn.quarantined = frozenset(
         uid
@@ -61,19 +60,19 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
     for ahead in in_order(world, world.work.pending):
         if ahead.uid == run.uid or not is_ahead(ahead, of=run):
             break
-        _considered(turn, ahead, passing)  # enters what it would have
+        _considered(turn, ahead, passing)  # enters in the calendar what it would get
     return turn, passing
 
 
 def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started], Verdict | None]:
-    """What of it starts, which is kept from the runs behind; and what becomes of the rest."""
+    """Return what would start, which is kept from the runs behind, and the verdict on the rest."""
     started: list[Started] = []
     begun = 0
     verdict = consider(turn, run, passing)
     while isinstance(verdict, Started):
         started.append(verdict)
         turn.calendar.forget(run.uid)
-        # Its own other groups are not in its way.
+        # Entered under another uid, because it must also count for the run's own other groups.
         beside = replace(run, uid=uid_beside(run.uid, verdict.wish.want.groups[0]))
         _keep(turn, replace(verdict.wish, run=beside), verdict.plan)
         if not verdict.left:
@@ -84,7 +83,8 @@ def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started]
 
 
 def _keep(turn: Turn, wish: Wish, plan: Admitted) -> None:
-    """As if it had started: its places and money are gone for the runs behind it."""
+    """Enter the places and money of a start in the calendar, so that runs behind do not use
+    them."""
     uid, end = wish.run.uid, min(FOREVER, turn.now + wish.end_after)
     turn.calendar.enter(
         uid,
@@ -101,7 +101,7 @@ def _keep(turn: Turn, wish: Wish, plan: Admitted) -> None:
 
 
 def rehearse(world: World, run: Run, now: Instant) -> tuple[Turn, Rehearsed]:
-    """What the queue would decide about a run that waits, or that is only an idea."""
+    """Return what the queue would decide about a waiting or hypothetical run."""
     turn, passing = in_front_of(world, run, now)
     started, verdict = _considered(turn, run, passing)
     plans = tuple(each.plan for each in started)
@@ -143,7 +143,8 @@ def _planned(turn: Turn, run: Run, planned: Planned) -> Rehearsed:
 
 
 def _preview(turn: Turn, wish: Wish, plan: Plan) -> Preview | None:
-    """What would be cut on its site."""
+    """Preview what would be preempted on the plan's site; None unless it is a start by
+    preemption."""
     if not plan.is_due_by_cuts:
         return None
     nodes = turn.world.fleet.nodes

@@ -1,7 +1,7 @@
-"""`report`: GPU-hours of a period by owner, payer, run, node, day, week or month: the bill.
+"""`report`: the bill: GPU-hours of a period by owner, payer, run, node, day, week or month.
 
-Leases are clipped to [from, to) and summed as whole GPU-milliseconds, so that the rows of any
-report add up to its total, and reports of adjoining periods to that of both.
+Leases are clipped to [from, to) and summed in whole GPU-ms. So the rows of a report add up to its
+total, and reports of adjoining periods to the report of both.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,20 +33,20 @@ _KEYS: dict[str, Keys] = {
     "run": lambda lease: lease.run_key,
     "node": lambda lease: lease.node,
 }
-# What an instant is in, and where the next begins; whose calendar that is, the caller knows.
+# Maps an instant to (label, start of the next bucket); the caller chooses the calendar.
 Bucket = Callable[[Instant], tuple[str, Instant]]
 SPANS = ("day", "week", "month")
 GROUPINGS = (*_KEYS, *SPANS)
 
 
 class _Part(Record):
-    """What of a lease lies in the period."""
+    """The part of a lease in the period."""
 
     lease: Lease
     start: Instant
     end: Instant
-    begins: Instant  # to run; before that it starts
-    saved: Instant  # what it did before is work
+    begins: Instant  # the pod's start; before it the pod was starting
+    saved: Instant  # what was done before it is work
     use: Use
 
     @property
@@ -94,11 +94,11 @@ def gpu_hours(
     archived: Archived = no_archive,
     bucket: Bucket | None = None,
 ) -> ReportAnswer:
-    """`owner` keeps what runs of that owner used; with `by` payer, what its envelopes paid.
-    `namespace` keeps what runs of that namespace used.
+    """Sum up the period.
 
-    By owner each row has both: `gpuMs` its own runs used, whoever paid, and `paidGpuMs` its
-    envelopes paid, whoever used it.
+    `owner` selects runs of that owner or, if by payer, what its envelopes paid. `namespace` selects
+    runs of that namespace. By owner, each row has both: `gpuMs` used by its own runs, whoever paid,
+    and `paidGpuMs` paid by its envelopes, whichever run used them.
     """
     assert by in GROUPINGS, by
     until = min(period.end, now)
@@ -133,7 +133,7 @@ def _payer_owner(lease: Lease) -> str:
 
 
 def _clipped(world: World, start: Instant, end: Instant, archived: Archived) -> Iterator[_Part]:
-    """Every lease that has a part in the period, with that part."""
+    """Yield the part in the period of every lease that has one."""
     for lease in archived(start, end):
         if lease.name not in world.leases:
             yield from _part(world, lease, start, end)
@@ -169,8 +169,9 @@ def _by_owner(rows: dict[str, _Row], parts: Iterable[_Part], owner: str) -> None
 
 
 def _by_span(rows: dict[str, _Row], parts: Iterable[_Part], owner: str, bucket: Bucket) -> None:
-    """A lease counts in each day, week or month for what it ran in it."""
-    known: dict[Instant, tuple[str, Instant]] = {}  # leases begin together, and go on together
+    """Count each lease in every day, week or month in which it ran, for that part of its time."""
+    # cached, because many leases share these instants
+    known: dict[Instant, tuple[str, Instant]] = {}
     for part in parts:
         if owner and not glob_admits(owner, part.lease.owner):
             continue
@@ -183,7 +184,7 @@ def _by_span(rows: dict[str, _Row], parts: Iterable[_Part], owner: str, bucket: 
 
 
 def _row(by: str, row: _Row, key: str | None = None) -> ReportRow:
-    """Without a key it is the total."""
+    """Return a row; without a key it is the total."""
     uses = Uses(**{each.value: _hours(row.uses.get(each, 0)) for each in Use})
     named = replace(
         ReportRow(leases=row.leases, uses=uses, **gpu_time(row.gpu_ms)), **_key(by, key)
@@ -210,5 +211,5 @@ def _total(by: str, rows: Iterable[_Row]) -> ReportRow:
         total.paid_ms += row.paid_ms
         total.leases += row.leases
     found = _row(by, total)
-    # A lease of two days is counted in both.
+    # a lease that spans two days is counted in both rows
     return replace(found, leases=UNSET) if by in SPANS else found

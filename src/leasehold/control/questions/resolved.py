@@ -1,4 +1,5 @@
-"""`resolutions`: what was cut, for whom, by which draw; and one of them as the record it is."""
+"""`resolutions`: what was preempted, for which beneficiary and by which draw; or one full
+record."""
 
 from collections.abc import Iterable
 
@@ -23,7 +24,7 @@ from leasehold.core.world.world import World
 def resolutions(
     world: World, *, limit: int | None = None, archived: Resolutions = no_resolutions
 ) -> ResolutionsAnswer:
-    """The newest first."""
+    """Return the resolutions, newest first."""
     known = {each.name: each for each in (*archived(), *world.resolutions.values())}
     found = sorted(known.values(), key=lambda each: (each.batch, each.name), reverse=True)
     shown = found if limit is None else found[:limit]
@@ -33,7 +34,7 @@ def resolutions(
 def resolution(
     world: World, name: str, *, archived: Resolutions = no_resolutions
 ) -> ResolutionsAnswer | None:
-    """One, with its record; None if there is none of that name."""
+    """Return one resolution with its record, or None if there is none of that name."""
     found = world.resolutions.get(name) or _named(name, archived())
     if found is None:
         return None

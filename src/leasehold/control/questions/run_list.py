@@ -1,4 +1,4 @@
-"""`runs`: what is there, in what state, how wide, who pays."""
+"""`runs`: the runs, their phase, width and payers."""
 
 from collections.abc import Callable, Collection
 
@@ -29,8 +29,8 @@ def run_list(
     name: str = "",
     phases: Collection[str] = (),
 ) -> list[RunRow]:
-    """Runs of the namespaces that `sees` lets through, by namespace and name; of these phases, if
-    any are named."""
+    """Return the runs of visible namespaces (`sees`) by namespace and name, optionally only in
+    `phases`."""
     visible: dict[str, bool] = {}
     rows = []
     keys = sorted(world.uid_of) if not (namespace and name) else [f"{namespace}/{name}"]

@@ -1,7 +1,7 @@
-"""Which run a question is about: one that is there, one of the past, or one in the archive.
+"""The run that a question is about: an existing one, a past one, or an archived one.
 
-A name may have been used by several runs; the newest is meant. A run whose object is gone is found
-by its leases, of which the ledger keeps every one, in the World or in the archive.
+Several runs may have used a name; the newest is meant. A run whose object is gone is found by its
+leases, which the ledger keeps forever, in the World or in the archive.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from leasehold.core.facts import EnvelopeKey, Lease, Pod, Relation, Run, RunKey,
 from leasehold.core.units import GpuMs, Instant
 from leasehold.core.world.world import World
 
-# Archived closed leases that overlap [since, until); None is open on that side.
+# Returns archived closed leases that overlap [since, until); None: unbounded.
 Archived = Callable[[Instant | None, Instant | None], Iterable[Lease]]
 
 
@@ -20,7 +20,7 @@ def no_archive(_since: Instant | None, _until: Instant | None) -> Iterable[Lease
 
 
 class Subject:
-    """A run, and all its leases wherever they are kept."""
+    """A run and all its leases, from the World and the archive."""
 
     def __init__(self, world: World, key: RunKey, uid: Uid, archived: Sequence[Lease] = ()) -> None:
         self.key = key
@@ -44,12 +44,12 @@ class Subject:
         return leases[-1].owner if leases else ""
 
     def every_lease(self) -> list[Lease]:
-        """In the order of the ledger."""
+        """Return all leases in ledger order."""
         return sorted([*self.archived, *self.leases], key=ledger_order)
 
     def pods(self, world: World) -> list[Pod]:
-        """Those that live, and those of the newest attempt; what is left of earlier ones is there
-        for its log."""
+        """Return the pods that are alive and those of the newest attempt; older ones are kept
+        only for logs."""
         found = [world.pods[key] for key in sorted(world.pods_by_run.get(self.uid, ()))]
         return [pod for pod in found if not pod.has_ended or _is_of_newest_attempt(world, pod)]
 
@@ -70,7 +70,7 @@ def _is_of_newest_attempt(world: World, pod: Pod) -> bool:
 
 
 def find(world: World, key: RunKey, archived: Archived = no_archive) -> Subject | None:
-    """The newest run of this `namespace/name`, or None if there never was one."""
+    """Return the newest run of this `namespace/name`, or None if there never was one."""
     uid = world.uid_of.get(key)
     if uid is not None:
         created = world.runs[uid].created if uid in world.runs else None

@@ -1,9 +1,9 @@
-"""What GPU-time was for: work, a spare that stood by, a pod that did not run yet, or what a failure
-or a cut ended.
+"""What GPU-time was used for: work, idle spares, starting pods, or work lost to a failure or
+preemption.
 
-Used by `report`. Of leases that have ended it is told by them alone, and so the same from live and
-archived ones. What a run had saved before it failed or was cut is work: a run that declares how
-often it checkpoints has lost that much at most, any other all of it.
+Used by `report`. For an ended lease it depends on the lease alone, so it is the same for live and
+archived leases. Work saved before a failure counts as work: a run that declares its checkpoint
+interval has lost at most that much, any other run everything.
 """
 
 from enum import StrEnum
@@ -25,19 +25,19 @@ class Use(StrEnum):
 
 
 def starts_until(world: World, lease: Lease) -> Instant:
-    """Up to this instant the lease's time was for starting its pod."""
+    """Return until when the lease's time was used to start its pod."""
     until = starting_until(world, lease)
     return lease.start if until is None else until
 
 
 def saved_until(lease: Lease) -> Instant:
-    """Up to this instant what it did was not lost, however it ended."""
+    """Return until when the lease's work was not lost, however the lease ended."""
     saved = None if lease.closed is None else lease.closed.saved
     return lease.start if saved is None else saved
 
 
 def use_of(world: World, lease: Lease) -> Use:
-    """Of the time after that: how the lease ended says what it was for."""
+    """Return what the time after that was used for, by how the lease ended."""
     if lease.role is Role.SPARE:
         return Use.SPARE
     if lease.closed is not None:

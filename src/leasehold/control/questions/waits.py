@@ -1,4 +1,4 @@
-"""`reservations`: countdown, deficit, confidence and odds of the starts that are planned."""
+"""`reservations`: countdown, deficit, confidence and odds of the planned starts."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def reservations(
     namespace: str = "",
     past: bool = False,
 ) -> ReservationsAnswer:
-    """Those that wait, by start; `past` adds the released and cancelled ones."""
+    """Return the open reservations by start; `past` adds released and cancelled ones."""
     found = [
         each
         for each in world.reservations.values()

@@ -1,4 +1,4 @@
-"""`cover`: every envelope walked, in order, taken or why not, in words."""
+"""`cover`: every envelope of a walk in order, with what it gave, or why nothing, in words."""
 
 from typing import assert_never
 
@@ -18,7 +18,7 @@ from leasehold.core.world.world import World
 
 
 def recorded(world: World, run: Run) -> CoverAnswer | None:
-    """The walk that was made when the run was last considered, if it is still known."""
+    """Return the walk of the last time the run was considered, if it is still known."""
     trace = world.memory.traces.get(run.uid)
     if not trace:
         return None
@@ -27,7 +27,7 @@ def recorded(world: World, run: Run) -> CoverAnswer | None:
 
 
 def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
-    """The walk as it would be made now, for every location the run may use."""
+    """Make the walk now, for every location the run may use."""
     turn, _ = in_front_of(world, run, now)
     groups = tuple(range(group_count(run.spec, starting_gpus(run.spec))))
     wish = wish_for(world, run, groups)
@@ -80,7 +80,7 @@ def step_row(step: CoverStep) -> StepRow:
 
 
 def says(world: World, step: CoverStep) -> str:
-    """One step of a walk as a sentence."""
+    """Describe one step of a walk as a sentence."""
     gave = f"pays for {plural(step.taken, 'GPU')}" if step.taken else "pays for nothing"
     if step.held_back is None:
         return gave

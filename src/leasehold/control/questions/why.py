@@ -1,4 +1,4 @@
-"""`explain`: why it waits, why these payers, why here, why it was cut, and what to do about it."""
+"""`explain`: why a run waits, why these payers and places, why it was preempted, and what to do."""
 
 from leasehold.control.questions.answers.money import WhoPaysAnswer
 from leasehold.control.questions.answers.reasons import (
@@ -48,7 +48,7 @@ _SURE = {
     Confidence.MONEY: "it starts then if there is money; GPUs are not what it waits for",
 }
 
-_ENDING = {str(Closed.RANDOM_PREEMPT), str(Closed.RECLAIMED)}  # cuts that end what they hit
+_ENDING = {str(Closed.RANDOM_PREEMPT), str(Closed.RECLAIMED)}  # preemptions that end what they take
 _CUT = (Failed.RANDOM_PREEMPT, Failed.RECLAIMED, Failed.OVERDRAWN)
 _FAILURES_MAX = 5
 _PASSING = (Refusal.HELD, Refusal.RETRYING, Refusal.BIND_FAILING)
@@ -57,7 +57,7 @@ _PASSING = (Refusal.HELD, Refusal.RETRYING, Refusal.BIND_FAILING)
 def explain(
     world: World, subject: Subject, now: Instant, *, archived: Resolutions = no_resolutions
 ) -> ExplainAnswer:
-    """Everything that is known about how a run came to stand where it stands."""
+    """Explain everything known about how the run came into its present state."""
     view = run_view(world, subject.uid, now)
     run = subject.run
     refused = world.memory.refusals.get(subject.uid) if view.phase is Phase.PENDING else None
@@ -108,12 +108,14 @@ def explain(
 
 def _summary(key: str, view: RunView) -> str:
     because = "" if view.because == str(view.phase) else f" ({view.because})"
-    message = view.message.partition("; `explain`")[0]  # this is what that points to
+    # the hint to `explain` is useless within `explain`
+    message = view.message.partition("; `explain`")[0]
     return f"{key} is {view.phase}{because}: {message}."
 
 
 def _resizing(world: World, run: Run | None, now: Instant) -> list[str]:
-    """Say when an elastic run is resized, if it was resized a short while ago."""
+    """Say when an elastic run is resized, if that must wait for the interval since the last
+    resize."""
     if run is None or run.spec.malleable is None or run.spec.gang is Gang.GROUP:
         return []
     width, desired = active_gpus(world, run.uid), desired_gpus(run.spec)
@@ -128,7 +130,7 @@ def _resizing(world: World, run: Run | None, now: Instant) -> list[str]:
 
 
 def _stopping(world: World, subject: Subject) -> list[str]:
-    """Leases that must end and whose pods are still there."""
+    """Describe the leases that are ending and whose pods still exist."""
     gpus: dict[str, int] = {}
     due: dict[str, Instant] = {}
     for lease in open_leases(world, subject.uid):
@@ -144,7 +146,7 @@ def _stopping(world: World, subject: Subject) -> list[str]:
 
 
 def _failures(world: World, subject: Subject) -> list[str]:
-    """Pods that are still there and ended badly, as their nodes tell it."""
+    """Describe the failed pods that still exist, in the words of their nodes."""
     words = []
     for pod in subject.pods(world):
         if pod.phase is not PodPhase.FAILED:
@@ -159,7 +161,8 @@ def _failures(world: World, subject: Subject) -> list[str]:
 
 
 def time_may_help(refused: Refused) -> bool:
-    """Whether nobody needs to act; pauses and holds pass by themselves."""
+    """Return whether waiting may help without anybody acting; pauses and holds pass by
+    themselves."""
     return refused.time_may_help or refused.reason in _PASSING
 
 
@@ -221,7 +224,7 @@ def _room_now(world: World, run: Run | None, refused: Refused | None) -> list[st
 
 
 def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:
-    """Why these payers: the walk, where it was more than one step or ended short."""
+    """Explain the choice of payers by the walk, unless it was a single successful step."""
     if len(trace) < 2 and not any(step.held_back for step in trace):
         return []
     steps = [f"{step.envelope} ({step.relation}) {says(world, step)}" for step in trace]
@@ -229,7 +232,7 @@ def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:
 
 
 def _swaps(subject: Subject) -> list[str]:
-    """Pods that were lost with a node, and the spares that took over."""
+    """Describe the pods lost with a node, and the spares that took over."""
     words = []
     leases = subject.every_lease()
     for lost in leases:
@@ -278,7 +281,7 @@ def _here(run: Run | None, where: list[PlaceRow]) -> list[str]:
 
 
 def _aftermath(world: World, run: Run | None, lost: list[CutRow]) -> list[str]:
-    """Whether it, or its groups that live alone, were put back in line after the last cut."""
+    """Say whether the run, or its lost groups, were requeued after the last preemption."""
     if not lost or run is None or not _ENDING & set(lost[-1].reasons):
         return []
     units = units_of(world, run)

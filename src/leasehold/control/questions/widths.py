@@ -1,4 +1,4 @@
-"""`widths`: how many GPUs a run has held, from its first lease to now."""
+"""`widths`: the GPUs a run has held over time, from its first lease to now."""
 
 from leasehold.control.questions.answers.runs import WidthPoint, WidthsAnswer
 from leasehold.control.questions.forms import instant
@@ -8,7 +8,7 @@ from leasehold.core.units import Instant
 
 
 def widths(subject: Subject, now: Instant) -> WidthsAnswer:
-    """A point for each instant at which it changed; it stays so until the next."""
+    """Return a point for each instant at which the width changed; it holds until the next point."""
     changes: dict[Instant, list[int]] = {}
     for lease in subject.every_lease():
         place = 1 if lease.role is Role.SPARE else 0

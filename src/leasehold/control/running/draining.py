@@ -1,9 +1,9 @@
-"""Emptying a node that its administrator drains: who can leave without loss is told to leave.
+"""Empties nodes under drain: pods that can leave without loss are told to leave; the others stay.
 
-Called while a run is tended. Level-triggered: what was marked is in the ledger, that the node is to
-be emptied is in its object, so a restart in between goes on where this stopped. The rank of a pod
-that moves runs elsewhere only when its lease has closed, that is when the pod is gone: `failures`
-then finds the vacancy and swaps the spare in, as after a failure. Whoever cannot leave stays.
+Called while a run is tended. Level-triggered: marks are in the ledger and the drain is in the Node
+object, so a restart continues where this stopped. A moving pod's rank starts elsewhere only when
+its lease has closed, i.e. when the pod is gone: `failures` then finds the vacancy and swaps the
+spare in, as after a node failure.
 """
 
 from leasehold.control.running.failures import make_way
@@ -21,7 +21,8 @@ from leasehold.core.facts import Closed, Run, Why
 
 
 def leave_drained_nodes(turn: Turn, run: Run) -> None:
-    """Spares first, for nobody will swap to them; then the pods, node by node."""
+    """Tell a run's leases to leave nodes under drain: first spares, which no pod may swap to any
+    more, then pods, node by node."""
     world = turn.world
     if not world.fleet.draining or run.uid in turn.quarantined:
         return
@@ -42,7 +43,7 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: Leaving) -> None
         return
     spares = [spare for takeover in leaving.takeovers for spare in takeover.spares]
     if not make_way(turn, spares):
-        return  # nobody stops before the place he goes to is free
+        return  # no pod stops before its new place is free
     for takeover in leaving.takeovers:
         first = takeover.failed[0]
         end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))

@@ -1,4 +1,4 @@
-"""Edits that only the World can judge: a longer limit must be covered by those who pay."""
+"""Checks edits that depend on the World: a longer limit must be covered by the run's payers."""
 
 from leasehold.control.running.open_leases import live_units
 from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Uid
@@ -8,16 +8,17 @@ from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
 Problems = list[tuple[str, str]]
-Amounts = tuple[GpuMs, GpuMs]  # all of it, and what of it is lent
+Amounts = tuple[GpuMs, GpuMs]  # (all, lent part)
 _PATH = "spec.runtime.maxDuration"
 
 
 def uncovered_edit(world: World, uid: Uid, new: object, now: Instant) -> Problems:
-    """Why raising `runtime.maxDuration` of a running Run cannot be paid for; nothing if it can."""
+    """Return why raising `runtime.maxDuration` of a live Run cannot be paid for; empty if it
+    can."""
     run = world.runs.get(uid)
     live = live_units(world, uid)
     if run is None or not live or check_run(new):
-        return []  # nothing to judge; what is wrong in itself is refused by its path
+        return []  # nothing to check here; a malformed edit is refused elsewhere
     old_span, new_span = run.spec.max_duration, run_from_wire(new).spec.max_duration
     if old_span == new_span:
         return []
@@ -36,7 +37,7 @@ def uncovered_edit(world: World, uid: Uid, new: object, now: Instant) -> Problem
 def _more(
     world: World, uid: Uid, old_span: Millis | None, new_span: Millis | None, now: Instant
 ) -> dict[EnvelopeKey, Amounts]:
-    """What each payer would have to commit beyond what it has committed."""
+    """Return what each payer would have to commit in addition."""
     more: dict[EnvelopeKey, Amounts] = {}
     for lease in open_leases(world, uid):
         attempt = world.attempt_of(lease)
@@ -56,7 +57,10 @@ def _more(
 
 
 def _left(world: World, envelope: Envelope, now: Instant) -> tuple[GpuMs | None, GpuMs | None]:
-    """GPU-hours neither used nor committed nor held by reservations; None where there is no cap."""
+    """Return the GPU-hours that are not used, committed or held by reservations, all and lent.
+
+    None if there is no cap.
+    """
     account = world.accounts.of(envelope.key)
     committed = account.committed_ms(
         now, until=envelope.end, horizon=world.policy.accounting_horizon

@@ -1,7 +1,7 @@
-"""Elastic runs on their way to the desired width: shrink when asked, grow when there is room.
+"""Moves elastic runs towards their desired width: shrink on request, grow if possible (E1, E2).
 
-Growing comes after starting pending runs, in order of submission, and takes only capacity that no
-reservation holds. Forced shrinks are not decided here.
+Runs grow after the queue was walked, in order of submission, and only into what no reservation
+holds. Forced shrinks are decided elsewhere.
 """
 
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from leasehold.core.world.world import World
 
 
 def shrink_all(turn: Turn) -> None:
-    """Give up the groups that their users no longer want."""
+    """Shrink runs to the width that their users ask for."""
     for run in in_order(turn.world, turn.world.work.elastic):
         turn.about = run.uid
         if run.uid in turn.left_alone:
@@ -53,7 +53,7 @@ def shrink_all(turn: Turn) -> None:
 
 
 def grow_all(turn: Turn) -> None:
-    """Widen elastic runs in whole steps, as far as money and GPUs go."""
+    """Widen elastic runs in whole steps, as far as payers and GPUs allow."""
     world = turn.world
     if not world.policy.binder_enabled:
         return
@@ -78,12 +78,13 @@ def _width(groups: dict[int, list[Lease]]) -> int:
 
 
 def _is_ending(world: World, uid: Uid) -> bool:
-    """A run does not grow while part of it is still being given up."""
+    """Return whether part of the run is ending; it must not grow meanwhile."""
     return any(lease.ending is not None for lease in open_leases(world, uid))
 
 
 def _are_whole(run: Run, groups: dict[int, list[Lease]]) -> bool:
-    """Nor does it while a pod that was lost waits for its spare, on which somebody still sits."""
+    """Return whether all groups are complete; a run does not grow while a lost pod waits for its
+    spare to be cleared."""
     return all(
         sum(lease.gpus for lease in leases) == run.spec.group_gpus for leases in groups.values()
     )
@@ -103,7 +104,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
     for target in grow_targets(run.spec, width):
         fresh = every[: group_count(run.spec, target - width)]
         if most is not None and len(fresh) > most:
-            continue  # a Run may have thousands of steps to go, and hardly a GPU is free
+            continue  # skip: a Run may have thousands of steps, and few GPUs are free
         wish = replace(widest, want=replace(widest.want, groups=fresh))
         plan = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
         if isinstance(plan, Admitted):
@@ -130,7 +131,8 @@ def _span_left(turn: Turn, run: Run) -> Millis | None:
 
 
 def borrowed_gpus(world: World, uid: Uid) -> int:
-    """GPUs whose payer is a sponsor, spares too: what counts against maxBorrowGPUs."""
+    """Return the GPUs paid with borrowed money, including spares; they count against
+    maxBorrowGPUs."""
     return sum(
         lease.gpus for lease in open_leases(world, uid) if lease.relation is Relation.BORROWED
     )

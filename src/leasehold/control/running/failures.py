@@ -1,8 +1,9 @@
-"""A node failed, or somebody deleted a pod: spares take over, or the group or gang is given up.
+"""Handles failed nodes and deleted pods: spares take over, or the group or gang is given up (S1 to
+S4).
 
-Only positive evidence counts: the Node object is gone, it is fenced, or (if configured) it has been
-silent for the configured time. A failure is never a licence to evict another's paid work, except
-the filler that sits on the very spare that is needed.
+Only positive evidence counts: the Node object is gone, the node is fenced, or (if configured) it
+has been silent for long enough. A failure never ends another run's paid work, except the filler on
+a spare that is needed.
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ from leasehold.core.world.world import World
 
 
 def handle_losses(turn: Turn, uid: Uid) -> None:
-    """Close what was lost; replace it from spares, or give up what cannot live without it."""
+    """Close lost leases, then replace them from spares or give up what cannot live without them."""
     world = turn.world
     lost = [lease for lease in open_leases(world, uid) if _is_lost(turn, lease)]
     for lease in lost:
@@ -55,8 +56,11 @@ def node_has_failed(world: World, name: str, now: Instant) -> bool:
 
 
 def silence_deadline(world: World, state: NodeState) -> Instant | None:
-    """When silence counts as death, in fleets that fence themselves; usually never. It is counted
-    from when we saw it: a clock that is ahead of ours must not make it longer."""
+    """Return when a silent node counts as dead; None if never, which is the default (S1).
+
+    Counted from the later of two stamps, the node's own and ours, so that a node clock that is
+    behind cannot make the node dead too early.
+    """
     spans = dict(world.policy.node_failure_after)
     after = spans.get(state.node.flavor, spans.get("*"))
     if after is None or state.node.ready or state.node.not_ready_since is None:
@@ -102,7 +106,7 @@ def _mend(turn: Turn, run: Run, unit: int) -> None:
 
 
 def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
-    """Fillers go first and get little time; the active lease opens when they are gone."""
+    """Move a lost pod to its spare. Fillers must be gone first; they get little time."""
     if not make_way(turn, takeover.spares):
         return
     first = takeover.failed[0]
@@ -120,8 +124,11 @@ def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
 
 
 def make_way(turn: Turn, spares: Iterable[Lease]) -> bool:
-    """Whether nothing sits on these spares; whatever does is told to go, and with it its gang.
-    Only pods that sit there are hurried: the others are in nobody's way."""
+    """Return whether no filler is left on these spares; otherwise tell those fillers and their
+    gangs to end.
+
+    Only the pods on the spares get the shortened grace period.
+    """
     world = turn.world
     taken = [spare for spare in spares if _fillers(world, spare)]
     fresh = {lease.name: lease for spare in taken for lease in fillers_on(world, spare)}
@@ -147,7 +154,7 @@ def _fillers(world: World, spare: Lease) -> list[Lease]:
 
 
 def _lives_without(world: World, run: Run) -> bool:
-    """Whether the groups that stand are enough for an elastic run to go on."""
+    """Return whether an elastic run's remaining groups reach its minimum."""
     if run.spec.malleable is None:
         return False
     width = sum(lease.gpus for lease in _active(world, run.uid))
@@ -159,7 +166,8 @@ def _active(world: World, uid: Uid) -> list[Lease]:
 
 
 def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]]) -> None:
-    """The group, if the run can live without it; else everything, in one batch."""
+    """Give up the group if the run can live without it; otherwise end the whole unit, in one
+    batch."""
     world = turn.world
     leases = [lease for pod in lost for lease in pod]
     whys = [lease.closed.why for lease in leases if lease.closed is not None]
@@ -180,8 +188,10 @@ def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]
 
 
 def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> None:
-    """Its pod left a drained node and the spare it was to have is gone: nobody fails by that. The
-    rest is requeued, or an elastic run goes on without the group."""
+    """Give up a group whose pod left a drained node and whose spare is gone.
+
+    This is no failure: an elastic run goes on without the group, any other is requeued.
+    """
     world = turn.world
     if run.spec.gang is Gang.RUN and _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]

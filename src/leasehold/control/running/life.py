@@ -1,7 +1,7 @@
-"""Where a run stands, derived from its book alone: waiting, live, done or failed, and why.
+"""The state of a run, derived from its book alone: waiting, live, done or failed, and why.
 
-Nothing stores a phase that the ledger does not imply: after a crash the same answer comes out. The
-queue, the statuses and the tending of runs all ask here.
+No phase is stored that the ledger does not imply, so the result is the same after a crash. Used by
+the queue, the statuses and the tending of runs.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ from leasehold.core.world.world import World
 
 
 class Standing(StrEnum):
+    """The state of a unit: waiting to start, live, ended well, or failed for good."""
+
     WAITING = "waiting"
     LIVE = "live"
     DONE = "done"
@@ -25,7 +27,7 @@ class Standing(StrEnum):
 
 
 class Where(Record):
-    """A unit's standing; `why` explains a wait after a failure or the failure itself."""
+    """The state of a unit; `why` explains a wait after a failure, or the failure itself."""
 
     standing: Standing
     why: str = ""
@@ -36,11 +38,11 @@ class Where(Record):
 LIVE = Where(standing=Standing.LIVE)
 DONE = Where(standing=Standing.DONE)
 BIND_FAILING = "BindFailing"
-NEVER_STARTED = -2  # the key of no unit
+NEVER_STARTED = -2  # a key that no unit has
 
 
 def unit_keys(run: Run) -> Sequence[int]:
-    """The units a run wants: itself, or its groups."""
+    """Return the keys of the units that a run should have: the run as a whole, or its groups."""
     if run.spec.gang is Gang.RUN:
         return (WHOLE,)
     width = max(starting_gpus(run.spec), desired_gpus(run.spec))
@@ -48,8 +50,10 @@ def unit_keys(run: Run) -> Sequence[int]:
 
 
 def unstarted(world: World, run: Run) -> Where | None:
-    """Return where all units of a run stand if none of them ever started; None if one did. A sweep
-    has thousands of units, and thousands of sweeps may wait."""
+    """Return the state that all units of a run share if none ever started; None if one did.
+
+    A shortcut: a sweep has thousands of units, and thousands of sweeps may wait.
+    """
     book = world.books.get(run.uid)
     if book is not None and book.units:
         return None
@@ -57,7 +61,7 @@ def unstarted(world: World, run: Run) -> Where | None:
 
 
 def where_is(world: World, run: Run, key: int) -> Where:
-    """The standing of one unit."""
+    """Return the state of one unit."""
     book = world.books.get(run.uid)
     unit = book.units.get(key) if book else None
     where = _standing(world, run, unit)
@@ -67,12 +71,12 @@ def where_is(world: World, run: Run, key: int) -> Where:
 
 
 def units_of(world: World, run: Run) -> dict[int, Where]:
-    """Every unit that it wants or ever had."""
+    """Return the state of every unit that the run should have or ever had."""
     book = world.books.get(run.uid)
     had = book.units if book else {}
     wanted = unit_keys(run)
     world.steps.take(len(had) + len(wanted))
-    # Units without a history all stand alike: of thousands that wait only one is looked at.
+    # Units without a history share one state, so it is computed once.
     found = dict.fromkeys(wanted, where_is(world, run, NEVER_STARTED))
     for key in had:
         found[key] = where_is(world, run, key)
@@ -80,7 +84,7 @@ def units_of(world: World, run: Run) -> dict[int, Where]:
 
 
 def phase_of(world: World, run: Run) -> tuple[Phase, str]:
-    """Phase and the typed reason of a failure; a live run may still be binding."""
+    """Return the phase and the typed reason of a failure. A live run may still be binding."""
     alike = unstarted(world, run)
     units = {NEVER_STARTED: alike} if alike is not None else units_of(world, run)
     standings = {where.standing for where in units.values()}
@@ -114,13 +118,13 @@ def _standing(world: World, run: Run, unit: UnitHistory | None) -> Where:
         case Closed.RANDOM_PREEMPT:
             return _requeued_or(run, _drawn(world, last))
         case Closed.SWAP:
-            return Where(standing=Standing.WAITING)  # it left a drained node, and is requeued
+            return Where(standing=Standing.WAITING)  # it left a drained node and is requeued
         case Closed.TIME_LIMIT:
             return Where(standing=Standing.FAILED, why=Failed.TIME_LIMIT)
         case Closed.CANCELED:
             return Where(standing=Standing.FAILED, why=Failed.CANCELED)
         case Closed.SHRINK | Closed.DROP_SPARE | Closed.REFINANCED:
-            # Only passing closures: an elastic group that was given up may come again.
+            # Only passing closures: an elastic group that was given up may start again.
             return Where(standing=Standing.WAITING)
         case _:
             assert_never(last.outcome)
@@ -149,7 +153,7 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
         wait = backoff(policy.bind_backoff, policy.bind_backoff_max, count)
         if count >= policy.bind_attempts:
             blocked_at = world.memory.blocked_binds.get(run.uid, world.node_changes)
-            # The failing binds may be a node's fault: a change of any node ends the wait.
+            # The failing binds may be the fault of a node: any node change ends the wait (B3).
             is_over = blocked_at != world.node_changes or _was_planned_since(world, run)
             wait = 0 if is_over else policy.bind_blocked_for
         return Where(
@@ -166,13 +170,16 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
 
 
 def _was_planned_since(world: World, run: Run) -> bool:
-    """A node changed before the controller was restarted: its reservation tells. (That of a sweep
-    may be for other groups.)"""
+    """Return whether the run was planned again, i.e. a node changed before a restart of the
+    controller.
+
+    Always False for a sweep, whose reservation may be for other groups.
+    """
     found = world.reservations.get(world.reservation_of.get(run.uid, ""))
     return run.spec.gang is Gang.RUN and found is not None and found.state is State.PENDING
 
 
 def backoff(first: Millis, most: Millis, count: int) -> Millis:
-    """Doubling from the first failure on."""
+    """Return the back-off after `count` failures; it doubles with each failure."""
     assert count >= 1
     return min(most, first << min(count - 1, 32))

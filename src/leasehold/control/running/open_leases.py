@@ -1,6 +1,6 @@
-"""Questions about a run's open leases and the pods under them, and the order to end them.
+"""Queries about a run's open leases and their pods, and the functions that end them.
 
-Shared by everything in `control` that ends leases: whether the GPUs are really free, since when,
+Shared by everything in `control` that ends leases: whether the GPUs are really free and since when,
 and how a whole unit is told to stop.
 """
 
@@ -17,7 +17,7 @@ def pod_of(world: World, lease: Lease) -> Pod | None:
 
 
 def is_gone(world: World, lease: Lease) -> bool:
-    """Whether nothing of its pod can still use the GPUs."""
+    """Return whether no process of the lease's pod can still use the GPUs."""
     if lease.role is Role.SPARE:
         return True
     pod = pod_of(world, lease)
@@ -25,7 +25,7 @@ def is_gone(world: World, lease: Lease) -> bool:
 
 
 def gone_at(turn: Turn, lease: Lease) -> Instant:
-    """When the GPUs were released, as the node reported it."""
+    """Return when the GPUs were released, as the node reported it."""
     pod = pod_of(turn.world, lease)
     if pod is not None and pod.finished_at is not None:
         return pod.finished_at
@@ -33,12 +33,12 @@ def gone_at(turn: Turn, lease: Lease) -> Instant:
 
 
 def is_bound(world: World, uid: Uid, unit: int, attempt: int) -> bool:
-    """Whether all pods of this attempt were taken by their nodes at some time."""
+    """Return whether all pods of this attempt were once accepted by their nodes."""
     return world.bound.get((uid, unit), 0) >= attempt
 
 
 def live_units(world: World, uid: Uid) -> list[tuple[int, Attempt]]:
-    """Units with open leases, and their present attempts."""
+    """Return the units with open leases, and their present attempts."""
     book = world.books.get(uid)
     if book is None:
         return []
@@ -47,7 +47,7 @@ def live_units(world: World, uid: Uid) -> list[tuple[int, Attempt]]:
 
 
 def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
-    """Open leases of a unit that are not ending."""
+    """Return the open leases of a unit that are not ending."""
     return [
         lease
         for lease in open_leases(world, uid)
@@ -58,7 +58,7 @@ def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
 def end_all(
     turn: Turn, leases: list[Lease], why: Closed | Why, *, grace: Millis | None = None
 ) -> None:
-    """These leases must end; each run's own grace period applies unless a shorter one is given."""
+    """Mark these leases as ending, with each run's own grace period or a shorter given one."""
     for lease in leases:
         assert lease.ending is None, lease.name
         run = turn.world.runs.get(lease.uid)
@@ -69,5 +69,5 @@ def end_all(
 
 
 def end_unit(turn: Turn, uid: Uid, unit: int, why: Closed | Why) -> None:
-    """Every open lease of a unit must end; those that must already keep their reason."""
+    """Mark every open lease of a unit as ending, except those that are ending already."""
     end_all(turn, standing(turn.world, uid, unit), why)

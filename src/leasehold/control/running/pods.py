@@ -1,7 +1,7 @@
-"""Pods from open leases: which must be made, which must go. Level-triggered, addressed by name.
+"""Derives from open leases which pods must be created, bound or removed.
 
-A pod exists because a committed lease says so. What is missing is ordered again; what no lease
-asks for is removed (drift repair); nothing here waits for an answer.
+Level-triggered and addressed by name: a pod exists because a committed lease requires it. Missing
+pods are ordered again, pods without a lease are removed, and nothing waits for an answer.
 """
 
 import hashlib
@@ -19,37 +19,45 @@ from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
 _PORT_FIRST = 29500
-_MEETING_FIRST, _MEETING_PORTS = 20_000, 9_000  # below the ports that hosts give out themselves
-# The least grace there is: none at all would say that the pod is gone, and nobody has seen it go.
+_MEETING_FIRST, _MEETING_PORTS = 20_000, 9_000  # below the ports that hosts assign themselves
+# The least grace period. Zero would delete the object at once, although the pod may still run.
 AT_ONCE: Millis = 1
-_STRAY_GRACE: Millis = 30 * SECOND  # for a pod that no lease asks for
+_STRAY_GRACE: Millis = 30 * SECOND  # for a pod without a lease
 
 
 class MakePod(Record):
-    pod: Pod  # as the World will remember it until it is seen
+    """Create a pod."""
+
+    pod: Pod  # what the World remembers until the pod is observed
     wire: Wire
 
 
 class BindPod(Record):
-    pod: Pod  # as it is known: made, and on no node yet
+    """Bind a pod that was created without a node."""
+
+    pod: Pod  # known, created, and not bound yet
     node: str
 
 
 class RemovePod(Record):
-    pod: Pod  # as it is known
+    """Delete a pod."""
+
+    pod: Pod  # as known
     grace: Millis
-    version: int | None = None  # only if nobody has written it since
+    version: int | None = None  # remove only this version, if set
 
 
 class PodOrders(Record):
+    """What must be done about the pods of one run."""
+
     makes: list[MakePod]
     binds: list[BindPod]
     removes: list[RemovePod]
-    releases: list[Pod]  # how they ended is in the ledger: their objects need not stay for that
+    releases: list[Pod]  # their end is in the ledger: remove our finalizer
 
 
 def pod_orders(turn: Turn, uid: Uid) -> PodOrders:
-    """What one run's pods need so that they agree with its leases."""
+    """Return what must be done so that one run's pods agree with its leases."""
     makes, binds = _missing(turn, uid)
     removes, releases = _superfluous(turn, uid)
     return PodOrders(makes=makes, binds=binds, removes=removes, releases=releases)
@@ -71,7 +79,7 @@ def _missing(turn: Turn, uid: Uid) -> tuple[list[MakePod], list[BindPod]]:
     orders, binds = [], []
     for name, leases in by_pod.items():
         known = world.pods.get(f"{run.namespace}/{name}")
-        # One that is merely ordered was asked for and no answer came: asking again is harmless.
+        # If it was only ordered, no answer came; ordering again is harmless.
         if known is None or known.phase is PodPhase.ORDERED:
             orders.append(_order(world, run, leases, list(by_pod.values())))
         elif not known.placed and not known.deleting and not known.has_ended:
@@ -130,7 +138,8 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
 
 
 def trial_pod(run: Run, gpu_resource: str) -> Wire:
-    """A pod as its run's would be, on no node and of no lease: to see whether it could be made."""
+    """Return a pod like those of the run, without node and lease, to test whether it could be
+    created."""
     wire = pod_to_wire(
         run.spec.template,
         name=f"{label_value(run.name)[:40].strip('-._').lower()}-tried",
@@ -148,7 +157,7 @@ def trial_pod(run: Run, gpu_resource: str) -> Wire:
 
 
 def _mates(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> list[list[Lease]]:
-    """The pods that work together with this one, in order of rank."""
+    """Return the pods of the same gang in order of rank."""
     if run.spec.gang is not Gang.GROUP:
         return gang
     return [pod for pod in gang if pod[0].group == leases[0].group]
@@ -160,8 +169,8 @@ def _master(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> str:
 
 
 def _least(world: World, run: Run, gang: list[list[Lease]]) -> dict[str, str]:
-    """How many of several pods must stay where others ask pods to go: all but those whose loss its
-    spares or its minimum absorb."""
+    """Return how many pods must stay during voluntary disruptions: all but those that spares or
+    the elastic minimum can absorb."""
     if len(gang) < 2:
         return {}
     gpus = sum(lease.gpus for lease in gang[0])
@@ -175,7 +184,8 @@ def _least(world: World, run: Run, gang: list[list[Lease]]) -> dict[str, str]:
 
 
 def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[str, str]:
-    """What a pod is told about its place; ranks are fixed only if nothing can change them."""
+    """Return the variables that tell a pod its place. Ranks are fixed only if nothing can change
+    them."""
     first = leases[0]
     mates = _mates(run, leases, gang)
     gpus = sum(lease.gpus for lease in leases)
@@ -196,7 +206,7 @@ def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[
         env |= {
             "PET_NNODES": f"{-(-size // gpus)}:{-(-most // gpus)}",
             "PET_RDZV_BACKEND": "c10d",
-            # A name of the run's own, which stays when the first pod moves to another node.
+            # the run's own host name, which stays when the first pod moves
             "PET_RDZV_ENDPOINT": f"{label_value(run.name)}.{run.namespace}:{_meeting_port(run)}",
             "PET_RDZV_ID": f"{run.uid}-{first.attempt}",
         }
@@ -216,14 +226,14 @@ def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[
 
 
 def _meeting_port(run: Run) -> int:
-    """The same for every pod of a run, also for one that comes when the first has moved: slots
-    change with a swap, the run's uid does not."""
+    """Return the rendezvous port, which is the same for all pods of a run. It follows from the
+    uid, because slots change with a swap."""
     digest = hashlib.sha256(run.uid.encode()).digest()
     return _MEETING_FIRST + int.from_bytes(digest[:4], "big") % _MEETING_PORTS
 
 
 def _superfluous(turn: Turn, uid: Uid) -> tuple[list[RemovePod], list[Pod]]:
-    """Pods that must go, and those whose end has been read."""
+    """Return the pods that must go, and those whose end has been recorded."""
     world = turn.world
     orders: list[RemovePod] = []
     releases: list[Pod] = []
@@ -244,22 +254,25 @@ def _superfluous(turn: Turn, uid: Uid) -> tuple[list[RemovePod], list[Pod]]:
         elif all(lease.ending is not None for lease in leases) and not pod.deleting:
             deadline = max(lease.ending.deadline for lease in leases if lease.ending is not None)
             order = _remove(pod, grace=max(AT_ONCE, deadline - turn.now))
-            # A pod that has ended goes at once when it is deleted, and with it the word of when
-            # that was: its leases are closed by that word first, so it must be the pod we know.
+            # A pod that has ended disappears at once when it is deleted, and with it the time of
+            # its end. Its leases are closed with that time first, so the version must be the one we
+            # know.
             orders.append(replace(order, version=pod.version or None))
     return orders, releases
 
 
 def _is_kept(world: World, pod: Pod) -> bool:
-    """A pod that ended by itself stays for whoever wants to read its log, also when a newer attempt
-    has been made: the one that failed is the one people ask for. `shell.ended_pods` sweeps away
-    the old and the many."""
+    """Return whether the pod stays so that its log can be read: it ended by itself.
+
+    It stays even if there is a newer attempt, because users ask for the failed one.
+    `shell.ended_pods` removes old ones and limits their number.
+    """
     run = world.runs.get(pod.run_uid)
     return run is not None and not run.deleting and pod.has_ended and not pod.deleting
 
 
 def _is_dead(world: World, pod: Pod) -> bool:
-    """Nobody on a fenced or vanished node will ever report this pod's end."""
+    """Return whether the node is fenced or gone and will never report the pod's end."""
     state = world.fleet.nodes.get(pod.node)
     return state is None or state.node.fenced
 

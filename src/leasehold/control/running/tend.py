@@ -1,7 +1,7 @@
-"""Tending one run: its pods' news becomes closures, its limits and cancellations become endings.
+"""Tends one run: turns pod events into closures, and limits and cancellations into endings.
 
-Called for every run that something happened to or whose alarm is due. What a pod's end means is
-decided here; what a node's end means is decided in `failures`.
+Called for every run with news or a due alarm. The meaning of a pod's end is decided here, that of a
+node's end in `failures`.
 """
 
 from leasehold.control.reservations import cancel_reservation
@@ -40,14 +40,14 @@ from leasehold.core.world.book import WHOLE, Attempt
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world.world import World
 
-REASON_CHARS_MAX = 200  # of what a kubelet says, in the ledger
+REASON_CHARS_MAX = 200  # of a kubelet's message, in the ledger
 
 
 def tend(turn: Turn, uid: Uid) -> None:
-    """Bring a run's leases in line with what became of its pods, its node and its limits."""
+    """Bring a run's leases in line with its pods, nodes and limits."""
     world = turn.world
     if uid in world.gone_runs and not world.open_by_run.get(uid):
-        world.drop_run(uid)  # its end has been told, in the turn that closed its last lease
+        world.drop_run(uid)  # its end was reported in the turn that closed its last lease
     run = world.wanted_run(uid)
     world.work.call_off(uid)
     _note_bound(turn, uid)
@@ -58,7 +58,7 @@ def tend(turn: Turn, uid: Uid) -> None:
         _end_orphans(turn, uid)
         return
     _bind_or_give_up(turn, run)
-    _release_spares(turn, run)  # whose pods all ended well at its very limit has not reached it
+    _release_spares(turn, run)  # before the limit: if all pods ended well, it was not exceeded
     _stop_if_asked(turn, run)
     _stop_at_limit(turn, run)
     leave_drained_nodes(turn, run)
@@ -67,7 +67,8 @@ def tend(turn: Turn, uid: Uid) -> None:
 
 
 def _note_bound(turn: Turn, uid: Uid) -> None:
-    """A unit whose pods were all taken by their nodes once is Running from then on."""
+    """Note the units whose pods were all accepted by their nodes: such a unit is Running from
+    then on."""
     world = turn.world
     book = world.books.get(uid)
     if book is None or not world.open_by_run.get(uid):
@@ -85,15 +86,17 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             world.fold_bound(uid, unit, number)
             turn.touched[uid] = None
             if any(lease.ending for lease in leases):
-                continue  # it was so before: whoever begins with what is stored finds it again
+                continue  # no notice: it was known before, and is only found again after a restart
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
             turn.tell("Run", lease.run_key, Told.RUNNING, f"all pods bound, {plural(gpus, 'GPU')}")
 
 
 def _is_taken_back(attempt: Attempt | None, leases: list[Lease]) -> bool:
-    """What is left of a bind that could not be completed is not bound. Mates of a pod that failed
-    end for the same reason, and were."""
+    """Return whether the leases are the rest of a bind that could not be completed.
+
+    If a pod failed by itself, its gang mates also end with `Fail`; those were bound.
+    """
     cause = attempt.cause if attempt is not None else None
     return cause is not Cause.EXIT and any(
         lease.ending is not None and lease.ending.why.reason is Closed.FAIL for lease in leases
@@ -123,7 +126,7 @@ def _close_what_is_over(turn: Turn, uid: Uid) -> None:
 
 
 def _close_refused(turn: Turn, uid: Uid) -> None:
-    """Leases whose objects the store refuses for good never stop the chain: they are closed."""
+    """Close leases whose objects the store refuses for good; they must not block the ledger."""
     world = turn.world
     for lease in standing(world, uid):
         if lease.name in world.refused_leases:
@@ -134,7 +137,7 @@ def _close_refused(turn: Turn, uid: Uid) -> None:
 
 
 def _close_ending(turn: Turn, lease: Lease) -> None:
-    """The reason is the one it was marked with, whatever its pod's exit code was."""
+    """Close an ending lease. The reason is that of its mark, whatever the exit code."""
     assert lease.ending is not None, lease.name
     why, cause = lease.ending.why, None
     unit = turn.world.unit_of(lease.uid, lease.group)
@@ -151,8 +154,11 @@ def _key(world: World, uid: Uid) -> str:
 
 
 def _may_restart(turn: Turn, lease: Lease) -> bool:
-    """Shortly after a swap or resize an exit is the job re-forming, not a failure. What ended the
-    attempt before it, maybe in the instant in which this one began, is neither."""
+    """Return whether the exit counts as a restart in place, shortly after a swap or resize (E3).
+
+    A swap or resize of the attempt before does not count, even if it ended that attempt at the
+    very instant at which the present one began.
+    """
     world, uid = turn.world, lease.uid
     book = world.book(uid)
     attempt = world.attempt_of(lease)
@@ -165,7 +171,8 @@ def _may_restart(turn: Turn, lease: Lease) -> bool:
 
 
 def restarts(turn: Turn, uid: Uid) -> list[Pod]:
-    """Pods that failed within the settling time: to be removed and made again in place."""
+    """Return the pods that failed within `swap.settle`; they are removed and made again in
+    place."""
     found = {}
     for lease in open_leases(turn.world, uid):
         pod = pod_of(turn.world, lease)
@@ -182,7 +189,8 @@ def restarts(turn: Turn, uid: Uid) -> list[Pod]:
 
 
 def _has_paused(turn: Turn, pod: Pod) -> bool:
-    """The first time at once; one that fails as soon as it starts must not keep us busy."""
+    """Return whether the pod may be made again: at once the first time, later only after a
+    pause."""
     world = turn.world
     uid, at = world.restarted.get(pod.key, (pod.uid, turn.now))
     again_at = at + world.policy.restart_pause
@@ -196,13 +204,15 @@ def _has_paused(turn: Turn, pod: Pod) -> bool:
 
 
 def _end_orphans(turn: Turn, uid: Uid) -> None:
-    """Leases whose Run object vanished: nobody wants them any more."""
+    """End the leases of a run whose object is gone."""
     end_all(turn, standing(turn.world, uid), Closed.CANCELED, grace=0)
 
 
 def _bind_or_give_up(turn: Turn, run: Run) -> None:
-    """All pods of an attempt are bound within the bind timeout, or it is taken back. What nodes
-    have taken and cannot start is no failed bind: that attempt has failed."""
+    """Take an attempt back unless all its pods are bound within the bind timeout (B2).
+
+    A pod that its node accepted but cannot start is no failed bind: that attempt has failed.
+    """
     world = turn.world
     failing: dict[int, str] = {}
     unstarted: dict[int, tuple[Lease, Pod]] = {}  # by unit
@@ -230,7 +240,8 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
 
 
 def _fail_to_start(turn: Turn, lease: Lease, pod: Pod) -> None:
-    """One lease of the gang quotes what its pod waits for: a batch has no room for all of them."""
+    """Fail a unit whose pod could not be started. Only one lease carries the pod's message,
+    because a batch has no room for one per lease."""
     why = " ".join((pod.waits_for or "its kubelet does not say why").split())[:REASON_CHARS_MAX]
     end_all(turn, [lease], Why(reason=Closed.FAIL, detail=why))
     end_unit(turn, lease.uid, turn.world.unit_of(lease.uid, lease.group), Closed.FAIL)
@@ -239,7 +250,7 @@ def _fail_to_start(turn: Turn, lease: Lease, pod: Pod) -> None:
 
 
 def _due(world: World, run: Run, lease: Lease, pod: Pod | None) -> Instant:
-    """When it must be running; a node that has the pod may be busy with its image for long."""
+    """Return when the pod must be running; a node that accepted it may need long for its image."""
     if pod is None or pod.waits_for is None:
         return lease.start + world.policy.bind_timeout
     return lease.start + (run.spec.start_timeout or world.policy.start_timeout)
@@ -253,7 +264,7 @@ def _too_late(lease: Lease, pod: Pod | None) -> str:
 
 
 def _is_late(turn: Turn, lease: Lease, by: Instant) -> bool:
-    """A swapped pod is waited for: its gang is running and has nowhere else to go."""
+    """Return whether the pod missed its deadline. A swapped pod has none: its gang is running."""
     return (
         turn.time_trusted
         and lease.reason in (Opened.START, Opened.GROW)
@@ -263,7 +274,8 @@ def _is_late(turn: Turn, lease: Lease, by: Instant) -> bool:
 
 
 def _has_run(world: World, lease: Lease) -> bool:
-    """Restarted in place after a resize: it is not a bind any more."""
+    """Return whether the pod ran before and is being restarted in place, so that this is no
+    bind."""
     if f"{lease.namespace}/{lease.pod}" in world.restarted:
         return True
     unit = world.unit_of(lease.uid, lease.group)
@@ -271,7 +283,8 @@ def _has_run(world: World, lease: Lease) -> bool:
 
 
 def _take_back(turn: Turn, run: Run, group: int) -> None:
-    """A gang that is not whole is nothing; a running gang only loses the group it grew by."""
+    """Take a group back with its whole unit; a running gang loses only the group by which it
+    grew."""
     mates = [lease for lease in standing(turn.world, run.uid) if lease.group == group]
     if not any(lease.reason is Opened.GROW for lease in mates):
         mates = standing(turn.world, run.uid, turn.world.unit_of(run.uid, group))
@@ -300,7 +313,7 @@ def _stop_at_limit(turn: Turn, run: Run) -> None:
 
 
 def _release_spares(turn: Turn, run: Run) -> None:
-    """Spares of a unit whose pods are all gone hold for nobody."""
+    """Close the spares of a unit whose pods are all gone."""
     world = turn.world
     for unit, attempt in live_units(world, run.uid):
         leases = [
@@ -310,14 +323,14 @@ def _release_spares(turn: Turn, run: Run) -> None:
         ]
         if all(lease.role is Role.SPARE for lease in leases):
             if vacancies(world, run.uid, unit) and standing(world, run.uid, unit):
-                continue  # a lost pod comes back on a spare once its filler has gone
+                continue  # a lost pod comes back on a spare once its filler is gone
             for lease in leases:
                 why = lease.ending.why if lease.ending else attempt.why
                 turn.close(lease.name, end=turn.now, why=why or Closed.COMPLETED)
 
 
 def _sort(turn: Turn, run: Run) -> None:
-    """File the run under what remains to be done for it."""
+    """File the run in the work list by what remains to be done."""
     world = turn.world
     units = units_of(world, run)
     waiting = any(where.standing is Standing.WAITING for where in units.values())
@@ -328,7 +341,7 @@ def _sort(turn: Turn, run: Run) -> None:
 
 
 def _wishes(world: World, run: Run) -> bool:
-    """Elastic, running, and not as wide as desired."""
+    """Return whether the run is elastic, running, and not as wide as desired."""
     if run.spec.malleable is None or run.spec.gang is Gang.GROUP or run.spec.stop or run.deleting:
         return False
     live = live_units(world, run.uid)

@@ -1,7 +1,7 @@
-"""Activation: the time of a start by cuts has come, and room is made (A1 to A3, O5).
+"""Activation: when a start by preemption is due, preempt for it (A1 to A3, O5).
 
 Runs that are due are activated after the walk over the queue, one at a time in a domain. The
-Resolution is recorded before any run is cut.
+Resolution is recorded before any run is preempted.
 """
 
 from collections.abc import Collection
@@ -35,7 +35,7 @@ Places = tuple[tuple[str, int], ...]
 
 
 class Due(Record):
-    """A run whose start by cuts has come, and that does not fit."""
+    """A run whose start by preemption is due, and that does not fit."""
 
     wish: Wish
     reservation: Reservation
@@ -43,7 +43,8 @@ class Due(Record):
 
 
 def activate_due(turn: Turn, due: list[Due]) -> None:
-    """By (start, place in the queue). The first activation ends the turn for the others."""
+    """Activate due runs by (start, place in the queue); after the first activation the others
+    wait for the next turn (A1)."""
     if not due or must_wait(turn):
         return
     world, whole = turn.world, turn.calendar
@@ -62,8 +63,11 @@ def activate_due(turn: Turn, due: list[Due]) -> None:
 
 
 def finish_activations(turn: Turn) -> bool:
-    """An activation whose family was told to end in the turn before makes room for GPUs, before any
-    run is considered: it is one activation (O5). Whether the walk is left to the next turn."""
+    """Preempt for GPUs if the family was told to end in the turn before; both are one activation
+    (O5).
+
+    Called before any run is considered. Returns whether the walk is left to the next turn.
+    """
     world = turn.world
     for uid in sorted(world.activating):
         run = world.wanted_run(uid)
@@ -85,9 +89,10 @@ def finish_activations(turn: Turn) -> bool:
 
 
 def recall_activations(turn: Turn) -> None:
-    """Hold the place of runs whose Resolution is in the ledger and whose status was lost (A4).
+    """Hold the places of runs whose Resolution is in the ledger, but whose status was lost (A4).
 
-    Called in the first turn after a restart. The place is found again in `finish_activations`."""
+    Called in the first turn after a restart. `finish_activations` finds the place again.
+    """
     world = turn.world
     for uid in sorted(uid for uid in world.work.pending if uid in world.reservation_of):
         run = world.wanted_run(uid)
@@ -101,7 +106,7 @@ def recall_activations(turn: Turn) -> None:
 
 
 def _standing_plans(turn: Turn, run: Run) -> Calendar:
-    """All holds, and the plans of the runs ahead as their reservations have them."""
+    """Return all holds, and the plans of the runs ahead as recorded in their reservations."""
     world, found = turn.world, turn.calendar.only(turn.world.activating)
     for ahead in in_order(world, world.work.pending):
         reservation = present(world, ahead)
@@ -131,7 +136,7 @@ def _rank(due: Due) -> tuple[object, ...]:
 
 
 def _busy_domains(world: World) -> set[str]:
-    """Domains of other activations under way (A2)."""
+    """Return the domains of other activations under way (A2)."""
     found: set[str] = set()
     for uid in world.activating:
         run = world.runs.get(uid)
@@ -142,7 +147,7 @@ def _busy_domains(world: World) -> set[str]:
 
 
 def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
-    """The holds, and the plans of the runs ahead."""
+    """Return the holds, and the plans of the runs ahead."""
     return calendar.only(
         uid
         for uid in calendar.uids
@@ -152,7 +157,7 @@ def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
 
 
 def _activate(turn: Turn, due: Due) -> bool:
-    """Make room for one run; whether anything was decided."""
+    """Preempt for one run. Returns whether anything was decided."""
     world, wish, found = turn.world, due.wish, due.reservation
     subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
     if not can_publish(turn, subject):
@@ -173,7 +178,7 @@ def _activate(turn: Turn, due: Due) -> bool:
         block(turn, wish.run, replace(answer, reason=due.refused.reason))
         return True
     if not answer.cuts.kept and found.state is State.PENDING:
-        return False  # what is ending already makes room
+        return False  # ending leases already free enough
     if answer.cuts.kept:
         _publish(turn, due, answer, subject)
     _hold(turn, wish.run, found, answer.plan)
@@ -197,7 +202,7 @@ def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None
 
 
 def _is_paid(turn: Turn, wish: Wish, found: Reservation) -> bool:
-    """Whether the payers of its site pay as things are."""
+    """Return whether the payers of its site can pay at present."""
     world = turn.world
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
     with world.what_if.opened():
@@ -206,7 +211,7 @@ def _is_paid(turn: Turn, wish: Wish, found: Reservation) -> bool:
 
 
 def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
-    """Its family gives back what it lacks; the GPUs come in the next turn (O5)."""
+    """Take back what its family uses; the GPUs are preempted for in the next turn (O5)."""
     wish, found, world = due.wish, due.reservation, turn.world
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
 
@@ -224,7 +229,7 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
 
 
 def give_back(turn: Turn, wish: Wish, taken: TakenBack, subject: Announced) -> None:
-    """Move leases of the family to other payers, and cut the others."""
+    """Move leases of the family to other payers, and preempt the others."""
     for lease, covered in taken.moved:
         move_lease(turn, lease, covered)
     if taken.cuts is not None:
@@ -240,7 +245,7 @@ def give_back(turn: Turn, wish: Wish, taken: TakenBack, subject: Announced) -> N
 
 
 def hold_plan(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
-    """Hold the place that was found, with its payers."""
+    """Hold the place of the plan, with its payers (A4)."""
     _hold(turn, run, found, plan)
 
 

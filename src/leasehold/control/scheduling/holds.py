@@ -1,7 +1,7 @@
 """What activations hold for their beneficiaries (A4).
 
-From the Resolution on, its place and payers are held against everyone, until the run is bound, or
-blocked, or `drain.timeout` has passed. When the held place is free the run starts there.
+From the Resolution on, its place and payers are held against all other runs until the run is bound
+or Blocked, or `drain.timeout` has passed. When the held place is free, the run starts there.
 """
 
 from msgspec.structs import replace
@@ -39,7 +39,7 @@ class Hold(Record):
 
 
 def hold_of(world: World, run: Run) -> Hold | None:
-    """The activation under way for a run."""
+    """Return the activation under way for a run, or None."""
     if run.uid not in world.activating:
         return None
     reservation = world.reservations[world.reservation_of[run.uid]]
@@ -48,12 +48,12 @@ def hold_of(world: World, run: Run) -> Hold | None:
 
 
 def still_there(world: World, hold: Hold) -> list[str]:
-    """Victims whose leases are open."""
+    """Return the victims whose leases are still open."""
     return [name for name in hold.victims if name in world.leases and world.leases[name].is_open]
 
 
 def ends_at(world: World, hold: Hold) -> Instant:
-    """When the hold is given up: `drain.timeout` after the Resolution, but no earlier than the
+    """Return when the hold is given up: `drain.timeout` after the Resolution, but not before the
     last victim's deadline."""
     begun = min((each.instant for each in hold.resolutions), default=hold.reservation.since)
     return max(begun + world.policy.victim_timeout, _last_deadline(world, hold))
@@ -65,8 +65,10 @@ def _last_deadline(world: World, hold: Hold) -> Instant:
 
 
 def enter_holds(turn: Turn) -> None:
-    """Before any run is considered: put all holds on the calendar; let go of those whose run is
-    bound, and of those whose time is over while their run may not start."""
+    """Enter all holds in the calendar, before any run is considered.
+
+    Drops the holds of runs that are bound, and those that timed out while their run may not start.
+    """
     world = turn.world
     for uid in sorted(world.activating):
         run = world.wanted_run(uid)
@@ -85,7 +87,7 @@ def enter_holds(turn: Turn) -> None:
 
 
 def _is_bound(world: World, run: Run) -> bool:
-    """Whether nodes have taken all that it started."""
+    """Return whether nodes have accepted everything that the run started."""
     book = world.books.get(run.uid)
     began = world.reservations[world.reservation_of[run.uid]].since
     started = [
@@ -100,7 +102,7 @@ def _is_bound(world: World, run: Run) -> bool:
 
 
 def _is_blocked(turn: Turn, run: Run) -> bool:
-    """Whether too many binds in a row were rejected (B3)."""
+    """Return whether too many binds in a row were rejected (B3)."""
     attempts = turn.world.policy.bind_attempts
     return any(
         where.why == BIND_FAILING and where.rejected >= attempts and where.retry_at > turn.now
@@ -114,7 +116,7 @@ def _is_ready(turn: Turn, run: Run) -> bool:
 
 
 def give_up(turn: Turn, hold: Hold) -> None:
-    """Its time is over: the run waits like any other, and others may take the place."""
+    """Give up a hold that timed out: the run waits like any other, and others may use the place."""
     world, run = turn.world, hold.run
     turn.calendar.forget(run.uid)
     if any(where.standing is Standing.LIVE for where in units_of(world, run).values()):
@@ -128,8 +130,11 @@ def give_up(turn: Turn, hold: Hold) -> None:
 
 
 def enter_hold(turn: Turn, hold: Hold) -> None:
-    """What it holds, less what it has leased of that already. While its family alone was told to
-    end, the place is a site still: it is entered when the run is considered."""
+    """Enter what the run holds, less what it has already leased of it.
+
+    While only its family was told to end, the place is still a site, which is entered when the run
+    is considered.
+    """
     world, run, found = turn.world, hold.run, hold.reservation
     places = {} if found.is_site else dict(found.held_places)
     money = list(found.held_money)
@@ -161,7 +166,7 @@ def _less(money: list[Held], payer: str, gpus: int) -> list[Held]:
 
 
 def groups_held_for(world: World, hold: Hold, now: Instant) -> tuple[int, ...]:
-    """The groups that start in the held place; none, if too few of them may start now."""
+    """Return the groups that start in the held place; none if too few of them may start now."""
     waiting = waiting_groups(world, hold.run, now)
     if not waiting:
         return ()
@@ -174,7 +179,7 @@ def groups_held_for(world: World, hold: Hold, now: Instant) -> tuple[int, ...]:
 
 
 def still_paid(turn: Turn, hold: Hold, wish: Wish) -> bool:
-    """Whether the held payers can pay, now or when what is ending has gone."""
+    """Return whether the held payers can pay, now or once ending leases are gone."""
     world = turn.world
     with world.what_if.opened():
         let_go(world, now=turn.now)
@@ -182,7 +187,7 @@ def still_paid(turn: Turn, hold: Hold, wish: Wish) -> bool:
 
 
 def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
-    """The start in the held place with the held payers, if all of it is free."""
+    """Return the start in the held place with the held payers, or None if not all of it is free."""
     world = turn.world
     planned = PlannedSite(domains=hold.reservation.domains, money=hold.reservation.held_money)
     others = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
@@ -199,7 +204,7 @@ def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
 
 
 def _pack_in(world: World, wish: Wish, planned: PlannedSite, held: dict[str, int]) -> Packed | None:
-    """Deal the pods to the held GPUs. The caller must hold an open what-if."""
+    """Place the pods on the held GPUs. The caller must hold an open what-if."""
     fleet = world.fleet
     domains = sorted({fleet.nodes[name].node.domain for name in held})
     for domain in domains:

@@ -1,17 +1,17 @@
-"""Whether all is still: an instant is one, and all that happens at it has happened before a cut.
+"""Delays preemption until a turn opens and closes nothing, but at most for a second.
 
-What ends then is gone, and what starts then is there. On a busy fleet nothing is ever still, and
-whoever waits for that does not wait for long.
+So all events of one instant are applied before anything is preempted (Q2). A busy fleet never comes
+to rest, hence the limit.
 """
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import SECOND
 
-_SETTLES = SECOND  # how long anybody waits for a turn in which all is still
+_SETTLES = SECOND  # the longest delay
 
 
 def must_wait(turn: Turn) -> bool:
-    """Whether what would cut others, or pass them by, waits for another turn, which then comes."""
+    """Return whether preempting or passing waits for another turn, which is then requested."""
     is_new = turn.world.memory.moving_for(turn.now) < _SETTLES
     waits = is_new and is_in_motion(turn)
     turn.again = turn.again or waits
@@ -19,5 +19,5 @@ def must_wait(turn: Turn) -> bool:
 
 
 def is_in_motion(turn: Turn) -> bool:
-    """Something started or ended in this very turn."""
+    """Return whether anything started or ended in this turn."""
     return bool(turn.opened or turn.released)

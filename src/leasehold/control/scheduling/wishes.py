@@ -22,7 +22,7 @@ from leasehold.core.world.world import World
 
 
 def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
-    """The groups that may start now: all of a gang, or the waiting ones of separate groups."""
+    """Return the groups that may start now: all of a gang, or the waiting ones of a sweep."""
 
     def is_ready(where: Where) -> bool:
         is_due = where.retry_at <= now or node_changed_since_blocked(world, run, where)
@@ -40,7 +40,7 @@ def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
 
 
 def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
-    """Of a sweep: also those that are tried again after a pause."""
+    """Return all waiting groups of a sweep, including those in a pause before a retry."""
     alike = unstarted(world, run)
     if alike is not None:
         return tuple(unit_keys(run)) if alike.standing is Standing.WAITING else ()
@@ -49,7 +49,8 @@ def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
 
 
 def node_changed_since_blocked(world: World, run: Run, where: Where) -> bool:
-    """Failing binds may be a node's fault: any change of a node is worth another try."""
+    """Return whether a node changed since the run's binds were blocked: that is worth another
+    try (B3)."""
     since = world.memory.blocked_binds.get(run.uid)
     blocked = where.rejected >= world.policy.bind_attempts and since is not None
     return blocked and since != world.node_changes
@@ -58,22 +59,27 @@ def node_changed_since_blocked(world: World, run: Run, where: Where) -> bool:
 def groups_short_of_minimum(
     world: World, run: Run, waiting: tuple[int, ...], *, begun: int = 0
 ) -> tuple[int, ...]:
-    """The groups without which it is below its minimum; only they are worth a reservation. `begun`:
-    groups that live, and of which no lease tells."""
+    """Return the groups that a sweep lacks to its minimum; only they are planned by Q5 (G2).
+
+    `begun`: live groups without leases, in a rehearsal.
+    """
     if run.spec.gang is Gang.RUN:
         return waiting
     needed = minimum_gpus(run.spec) // run.spec.group_gpus - begun
     book = world.books.get(run.uid)
     for key in book.units if book else ():
         if needed <= 0:
-            break  # mostly at once: the others of a large sweep need not be looked at
+            break  # usually at once; the rest of a large sweep is not looked at
         needed -= where_is(world, run, key).standing is Standing.LIVE
     return waiting[: max(0, needed)]
 
 
 def wish_for(world: World, run: Run, groups: tuple[int, ...], within: tuple[str, ...] = ()) -> Wish:
-    """`within`: only in these domains, if there are any. Groups that start later stay where the
-    others are, and in one domain if they may not spread."""
+    """Return the request for these groups. `within`: only these domains, if any are given.
+
+    Groups that start later use the domains of the others, and only those if they may not spread
+    (G3).
+    """
     own = own_domains(world, run.uid)
     chooses_domain = run.spec.gang is Gang.GROUP and not run.spec.spread and not own
     want = wanted(world, run, groups, own_domains=own, last=rejecting_nodes(world, run))
@@ -87,7 +93,8 @@ def wish_for(world: World, run: Run, groups: tuple[int, ...], within: tuple[str,
 
 
 def next_attempts(world: World, run: Run, groups: tuple[int, ...]) -> dict[int, int]:
-    """Attempts count every new set of Start leases, by unit."""
+    """Return the next attempt number of each group: they count sets of Start leases by unit
+    (B5)."""
     book = world.books.get(run.uid)
     numbers = {}
     for group in groups:
@@ -98,7 +105,7 @@ def next_attempts(world: World, run: Run, groups: tuple[int, ...]) -> dict[int, 
 
 
 def rejecting_nodes(world: World, run: Run) -> tuple[str, ...]:
-    """Nodes that rejected a pod of its last attempts in a row: tried last."""
+    """Return nodes that rejected a pod in the latest failed binds; they are tried last (P3)."""
     book = world.books.get(run.uid)
     if book is None:
         return ()
@@ -112,7 +119,7 @@ def rejecting_nodes(world: World, run: Run) -> tuple[str, ...]:
         lease.node
         for lease in leases
         if lease.cause is Cause.REJECTED
-        and lease.ending is None  # its mates were taken back with it, and rejected nothing
+        and lease.ending is None  # gang mates ended with it, but rejected nothing
         and (world.unit_of(run.uid, lease.group), lease.attempt) in rejected
     }
     return tuple(sorted(found))

@@ -1,7 +1,7 @@
-"""The questions people ask, answered as lines of text from the World alone.
+"""Answers to users' questions as lines of text, from the World alone.
 
-Used by `sim scenario --show`. What is answered is computed in `control.questions`, as it is for the
-query API; this file only chooses words for a story that is over.
+Used by `sim scenario --show`. The answers are computed in `control.questions`, as for the query
+API; this module only formats them.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ from leasehold.core.world.world import World
 
 
 def explain(world: World, uid: Uid, now: Instant) -> list[str]:
-    """Why it waits, who pays, where it runs, why it was cut, by which draw, for whom."""
+    """Explain why the run waits, who pays, where it runs, and each preemption of it with its
+    draw and beneficiary."""
     found = explained(world, _subject(world, uid), now)
     lines = [f"{found.run}: {found.phase} ({found.reason}): {found.message}"]
     lines += _waiting(found)
@@ -36,7 +37,7 @@ def explain(world: World, uid: Uid, now: Instant) -> list[str]:
 
 
 def who_pays(world: World, uid: Uid, now: Instant) -> list[str]:
-    """Each payer's GPUs now and GPU-hours to date; historical runs too."""
+    """List each payer's GPUs now and GPU-hours to date, also for past runs."""
     found = payers_of(world, _subject(world, uid), now)
     rows = [("payer", "relation", "GPUs", "GPU-hours")]
     for row in found.payers:
@@ -45,7 +46,7 @@ def who_pays(world: World, uid: Uid, now: Instant) -> list[str]:
 
 
 def cover_lines(world: World, uid: Uid) -> list[str]:
-    """The newest walk of cover: every envelope, taken or why not."""
+    """List the newest cover walk: what each envelope gave, or why nothing."""
     lines = []
     for step in map(step_row, world.memory.traces.get(uid, ())):
         short = f" (then {step.held_back})" if step.taken and step.held_back else ""
@@ -54,7 +55,7 @@ def cover_lines(world: World, uid: Uid) -> list[str]:
 
 
 def leases(world: World, now: Instant, *, node: str = "", payer: str = "") -> list[str]:
-    """Who used what, when, who paid, why it ended."""
+    """List leases: who used what and when, who paid, why it ended."""
     rows: list[tuple[str, ...]] = [
         ("lease", "run", "where", "role", "payer", "from", "to", "opened", "ended")
     ]
@@ -64,7 +65,7 @@ def leases(world: World, now: Instant, *, node: str = "", payer: str = "") -> li
 
 
 def budgets(world: World, now: Instant) -> list[str]:
-    """Used, lent, left, committed, until when."""
+    """List the envelopes: used, lent, committed and left, and until when."""
     rows = [("envelope", "used", "of", "lent", "hours", "committed", "left", "until", "overdrawn")]
     usage = budget_rows(world, now, form="usage")
     balance = budget_rows(world, now, form="balance")
@@ -126,9 +127,9 @@ def _places(found: ExplainAnswer) -> list[str]:
 
 
 def _cut(cut: CutRow) -> list[str]:
-    """One Resolution that cut this run, with the proof in words."""
+    """Describe one Resolution that preempted this run, with its proof."""
     if not cut.resolution:
-        return []  # a spare was taken back by its own run: the leases tell
+        return []  # its own run took the spare back: the leases show it
     whom = cut.beneficiary or f"the caps of {cut.subject}"
     lines = [
         f"  cut by {cut.resolution} at {cut.at}: {plural(cut.gpus, 'GPU')} "

@@ -1,6 +1,6 @@
-"""What a run's people want to hear of a turn: that it started, that it was cut, that it is over.
+"""What the users of a run are notified about: it started, was preempted, or ended.
 
-Pure: from a turn that was committed, and from what was over before. Sent by `shell.notifications`.
+Pure: depends on a committed turn and on which runs were over before. Sent by `shell.notifications`.
 """
 
 from leasehold.control.running.life import is_over
@@ -16,7 +16,7 @@ EVENTS = ("start", "cut", "end")
 
 
 class RunNews(Record):
-    """One thing that happened to a run; `wire` is all that is told of it."""
+    """One event of a run; `wire` is the whole notification."""
 
     event: str
     namespace: str
@@ -24,13 +24,13 @@ class RunNews(Record):
 
 
 class Newsroom:
-    """Remembers which runs are over, so that each end is told once."""
+    """Remembers which runs are over, so that each end is reported once."""
 
     def __init__(self) -> None:
-        self._over: set[Uid] | None = None  # None: nothing was seen yet
+        self._over: set[Uid] | None = None  # None: no turn was seen yet
 
     def news_of(self, turn: Turn) -> list[RunNews]:
-        """In the order: starts, cuts, ends."""
+        """Return the news of a committed turn: starts, then preemptions, then ends."""
         world = turn.world
         began: dict[Uid, None] = {}
         closed: dict[Uid, None] = {}
@@ -42,7 +42,7 @@ class Newsroom:
                 if closing.lease in world.leases:
                     closed[world.leases[closing.lease].uid] = None
         if self._over is None:
-            # Whatever was over before this process began was told, or missed, then.
+            # Runs that were over before this process began are not reported again.
             self._over = {
                 uid for uid, run in world.runs.items() if uid not in closed and is_over(world, run)
             }

@@ -1,7 +1,7 @@
-"""What people see of runs, envelopes and nodes: numbers computed from the World, nothing stored.
+"""The numbers that users see of runs, envelopes and nodes, computed from the World, never stored.
 
-Statuses, the answers of the command line and the expectations of scenarios all read these; there
-is no second place that computes "free" or "used".
+Statuses, the answers of the command line and the expectations of scenarios all use them; "free" and
+"used" are computed nowhere else.
 """
 
 from leasehold.control.reservations import present
@@ -27,6 +27,8 @@ from leasehold.core.world.world import World
 
 
 class RunView(Record):
+    """The numbers of a run as users see them; widths in GPUs."""
+
     phase: Phase
     because: str
     message: str
@@ -43,6 +45,8 @@ class RunView(Record):
 
 
 class EnvelopeView(Record):
+    """The numbers of an envelope as users see them; `free` may be negative."""
+
     used: int
     lent: int
     free: int
@@ -53,12 +57,14 @@ class EnvelopeView(Record):
 
 
 class NodeView(Record):
+    """The free GPUs of a node, and its state in one word."""
+
     free: int
     state: str
 
 
 def run_view(world: World, uid: Uid, now: Instant) -> RunView:
-    """A run as of `now`, also one that is long over."""
+    """Return a run as of `now`; it may be over long since."""
     run = world.runs.get(uid)
     phase, because, message = _explained(world, run, uid)
     shares = dict.fromkeys(Relation, 0)
@@ -85,7 +91,7 @@ def run_view(world: World, uid: Uid, now: Instant) -> RunView:
 
 
 def spent_by(world: World, uid: Uid, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
-    """GPU-time of a run to date by payer, all attempts, spares too."""
+    """Return the GPU-time of a run to date by payer, over all attempts, including spares."""
     book = world.books.get(uid)
     spent = dict(book.settled) if book else {}
     for lease in open_leases(world, uid):
@@ -158,7 +164,7 @@ def _binding_words(world: World, run: Run) -> tuple[str, str]:
 
 
 def _of_the_past(world: World, uid: Uid) -> tuple[Phase, str, str]:
-    """Its object is gone; its leases tell how it ended."""
+    """Return the end of a run whose object is gone, as far as its leases show it."""
     book = world.books.get(uid)
     lasts = [unit.last for unit in book.units.values() if unit.last] if book else []
     if lasts and all(not each.open and each.outcome is Closed.COMPLETED for each in lasts):
@@ -167,7 +173,7 @@ def _of_the_past(world: World, uid: Uid) -> tuple[Phase, str, str]:
 
 
 def _all_bound(world: World, run: Run) -> bool:
-    """Groups that live alone count as running when any of them runs."""
+    """Return whether the run counts as running. With `gang: Group`, one running group is enough."""
     bound = [
         is_bound(world, run.uid, unit, each.number) for unit, each in live_units(world, run.uid)
     ]
@@ -195,7 +201,7 @@ def _failure_words(world: World, run: Run, why: str) -> str:
 
 
 def unstarted_words(attempt: Attempt) -> str:
-    """What a pod of it waited for in vain when it was to start; empty if it ended otherwise."""
+    """Return what a pod of the attempt waited for if it could not be started; otherwise ""."""
     why = attempt.why.unstarted if attempt.why is not None else ""
     return f"a pod could not be started ({why})" if why else ""
 
@@ -215,7 +221,7 @@ def _running_words(world: World, run: Run) -> str:
 
 
 def _cut_by(world: World, run: Run) -> list[str]:
-    """The Resolutions that took groups of it which have not come back."""
+    """Return the Resolutions that took groups which have not come back."""
     book = world.books.get(run.uid)
     found: dict[str, None] = {}
     for name in book.names if book is not None else ():
@@ -251,7 +257,7 @@ def _waiting_words(world: World, run: Run) -> tuple[str, str]:
 
 
 def _pause_words(world: World, run: Run, refused: Refused) -> str:
-    """When it is tried again, and how often it will be."""
+    """Return when the run is tried again, and how many retries are left after that."""
     waits = {
         key: where
         for key, where in units_of(world, run).items()

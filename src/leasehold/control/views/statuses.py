@@ -1,7 +1,7 @@
-"""The status documents of Runs and Budgets, computed from the World when something touched them.
+"""The statuses of Runs and Budgets, computed from the World when something about them changed.
 
-Written by the shell after a commit and never read back for a decision, except which attempt was
-once fully bound.
+The shell writes them after a commit. No decision reads them back, except for the attempt that was
+once fully bound and the arrival of a Run.
 """
 
 from leasehold.control.reservations import present
@@ -159,7 +159,8 @@ def budget_status(world: World, budget: Budget, now: Instant) -> Wire:
 
 
 def _announced_cuts(world: World, budget: Budget) -> str:
-    """What is over and when it is cut; an aggregate's overdraft is told nowhere else."""
+    """Return which subjects are overdrawn and when they are preempted; aggregates are reported
+    only here."""
     return "; ".join(
         f"{subject} is overdrawn, cuts begin at "
         f"{format_instant(overdraft.since + world.policy.overdraft_grace)}"

@@ -1,7 +1,7 @@
-"""admit — cover and pack together: the first plan that is both funded and placed.
+"""admit: cover and pack together; returns the first plan that is both funded and placed (P4).
 
-Tries one location for everything, in the order in which cover would pay; failing that, if groups
-may spread, group by group. Called for starts, grows and forecasts; it changes nothing.
+Tries one location for the whole run, in the order in which cover would pay; then, if groups may
+spread, group by group. Called for starts, grows and forecasts. Changes nothing.
 """
 
 from collections.abc import Collection
@@ -39,13 +39,13 @@ _OF_PLACE = (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS, Refusal.NODE_RESOURCES)
 
 
 class Wish(Record):
-    """Groups that a run wants now: its first ones, or more of them."""
+    """A request to start groups of a run: the first ones, or more of them."""
 
     run: Run
     want: Want
-    span: Millis | None  # what is left of its limit
+    span: Millis | None  # the rest of its limit
     borrowed_already: int = 0
-    waiting: int = 0  # how many groups of a sweep wait
+    waiting: int = 0  # number of waiting groups of a sweep
 
     @property
     def end_after(self) -> Millis:
@@ -53,18 +53,18 @@ class Wish(Record):
 
     @property
     def limit(self) -> Millis:
-        """The limit that its run declares, whatever is left of it (Q10)."""
+        """Return the limit that the run declares, however much of it is left (Q10)."""
         limit = self.run.spec.max_duration
         return FOREVER if limit is None else limit
 
     @property
     def linger(self) -> Millis:
-        """How long it may take to stop once its limit is reached (Q8)."""
+        """Return how long stopping may take after the limit (Q8)."""
         return min(self.run.spec.grace, HOUR)
 
     @property
     def in_the_way(self) -> Millis:
-        """How long its GPUs may be missing to others."""
+        """Return for how long its GPUs are unavailable to others."""
         return FOREVER if self.span is None else self.span + self.linger
 
 
@@ -77,8 +77,11 @@ def admit(
     now: Instant,
     gone: Collection[str] = (),
 ) -> Admitted | Refused:
-    """Who pays for all of it and where it goes, beside what the calendar keeps. `gone`: leases that
-    the caller has given back."""
+    """Return payers and places for the whole request, besides what the calendar keeps, or the
+    refusal.
+
+    `gone`: leases that the caller has already given back.
+    """
     locations = locations_for(world, wish.run.spec)
     if not locations:
         return no_such_flavor(wish.want)
@@ -97,9 +100,11 @@ def admit(
 def _in_its_domain(
     world: World, wish: Wish, locations: list[Location], *, start: Instant, now: Instant
 ) -> Wish:
-    """G3: the first groups of a sweep that may not spread choose the domain where most of the
-    waiting groups fit, of those that are paid for and that is left with least. The caller holds a
-    mark."""
+    """Limit the first groups of a sweep that may not spread to one domain (G3).
+
+    It is the paid domain in which most of the waiting groups fit; among equals the one left with
+    least. The caller must hold an open what-if.
+    """
     want = wish.want
     if wish.run.spec.gang is not Gang.GROUP or want.spread or want.within:
         return wish
@@ -135,9 +140,11 @@ def as_found_by(
     start: Instant,
     gone: Collection[str] = (),
 ) -> Kept:
-    """The fleet and the accounts as a run that starts then would find them. The caller holds a
-    mark. `gone`: leases that the caller has given back."""
-    # Tolerated nodes come first: what is kept of them is not free either.
+    """Prepare fleet and accounts as a run that starts at `start` would find them.
+
+    The caller must hold an open what-if. `gone`: leases that the caller has already given back.
+    """
+    # Tolerate taints first: GPUs that entries keep on those nodes are not free either.
     world.fleet.tolerate(wish.run.spec.tolerations)
     end = min(FOREVER, start + wish.in_the_way)
     uid = wish.run.uid
@@ -147,7 +154,7 @@ def as_found_by(
 def _elsewhere(
     world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Without the nodes that rejected it, wherever they lie; they are used if nothing else fits."""
+    """Admit without the nodes that rejected a bind, wherever they are (P3); None if that fails."""
     shunned = [name for name in wish.want.last if name in world.fleet.nodes]
     if not shunned:
         return None
@@ -160,7 +167,7 @@ def _elsewhere(
 
 
 def owner_allowed(world: World, run: Run) -> Refused | None:
-    """Nobody spends another team's money by typing its name."""
+    """Return the refusal if runs of this namespace may not charge the owner."""
     if world.tree.may_spend(run.spec.owner, run.namespace):
         return None
     return Refused(
@@ -186,13 +193,13 @@ def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refus
     with world.what_if.opened():
         world.fleet.tolerate(wish.run.spec.tolerations)
         unheld = pack(world, wish.want, locations) if locations else refused
-    if isinstance(unheld, Refused):  # who holds what is not what it lacks
+    if isinstance(unheld, Refused):  # held GPUs are not what it lacks
         return _as_asked(unheld, refused.trace, refused.elsewhere)
     return replace(held(wish.want, refused.trace), elsewhere=refused.elsewhere)
 
 
 def held(want: Want, trace: tuple[CoverStep, ...]) -> Refused:
-    """It would fit, and those ahead of it would miss that."""
+    """Return the refusal of a run that would fit if plans and holds ahead did not need the GPUs."""
     return Refused(
         reason=Refusal.HELD,
         remedy=f"{plural(want.gpus, 'GPU')} {'is' if want.gpus == 1 else 'are'} free "
@@ -222,7 +229,7 @@ def ask_for(wish: Wish, location: Location, gpus: int, *, start: Instant, borrow
 def _admit(
     world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
 ) -> tuple[Admitted | Refused, list[Location]]:
-    """The answer, and the locations that would be paid for."""
+    """Return the answer, and the locations that have payers."""
     funded: list[tuple[Location, Covered]] = []
     refusals: list[Refused] = []
     for location, answer in _covers(world, wish, locations, start, now):
@@ -248,17 +255,17 @@ def _admit(
 
 
 def _at_home(wish: Wish) -> Wish:
-    """The same, in one of the domains where the run is already."""
+    """Return the request limited to one of the domains that the run already uses."""
     want = wish.want
     home = tuple(each for each in want.own_domains if not want.within or each in want.within)
-    # Where none of its own may be used it has no home, and no domain has an empty name.
+    # If none of its own domains may be used, no domain may: none has an empty name.
     return replace(wish, want=replace(want, within=home or ("",), own_domains=(), spread=False))
 
 
 def _covers(
     world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
 ) -> list[tuple[Location, Covered | Refused]]:
-    """Cover at each location; one walk serves all that the same envelopes cover."""
+    """Return the cover for each location; locations with the same envelopes share one walk."""
     found: list[tuple[Location, Covered | Refused]] = []
     by_payers: dict[tuple[bool, ...], Covered | Refused] = {}
     for location in locations:
@@ -274,8 +281,11 @@ def _covers(
 
 
 def paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]:
-    """Which selectors cover a location. A walk that ended early has not met them all: an envelope
-    of the owner that pays elsewhere only comes after the family here, so a trace cannot tell."""
+    """Return which selectors match a location.
+
+    A trace cannot tell, because a walk that ended early has not met all envelopes: the owner's own
+    ones for other locations come after the family's for this one.
+    """
     region, cluster = location
     return tuple(
         selector[0] in (None, region) and selector[1] in (None, cluster)
@@ -291,7 +301,7 @@ def _as_asked(
 
 
 def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
-    """Owned before shared before borrowed."""
+    """Return the sort key of P4: least borrowed, then least shared, then by name."""
     shares = dict.fromkeys(Relation, 0)
     for segment in funded[1].segments:
         shares[segment.relation] += segment.gpus
@@ -299,7 +309,8 @@ def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
 
 
 def _one_place(world: World, wish: Wish, funded: list[tuple[Location, Covered]]) -> Admitted | None:
-    """Everything at the location that is paid for best; among equals, where less is left over."""
+    """Return a plan for everything at one location: the best-paid one, among equals with least
+    left over."""
     ranked = sorted(funded, key=preference)
     first = ranked[0][1].trace if ranked else ()
     while ranked:
@@ -316,7 +327,7 @@ def _among_equals(
     world: World, wish: Wish, equals: list[tuple[Location, Covered]]
 ) -> Admitted | None:
     covers = dict(equals)
-    # One domain that holds it all leaves less over than any spread; this is the usual case.
+    # The usual case: one domain that holds all leaves less over than a spread.
     packed = pack_in_one_domain(world, wish.want, [location for location, _ in equals])
     if packed is not None:
         node = world.fleet.nodes[packed.places[0].node].node
@@ -337,9 +348,11 @@ def _among_equals(
 def _group_by_group(
     world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Each group where it is paid for best, on top of the groups before it; where the run is
-    already before anywhere else, and only then by money. If one finds nothing so, those before it
-    make way: each goes to the best place that leaves one to the others."""
+    """Place each group at the best-paid location, on top of the groups before it.
+
+    Domains that the run already uses come before all others. If some group finds no place, groups
+    before it make way: each takes the best place that leaves one for the others.
+    """
     seating = _Seating(world, wish, locations, start=start, now=now)
     with world.what_if.opened():
         found = seating.seat_all()
@@ -357,11 +370,11 @@ def _group_by_group(
 
 
 _Seat = tuple[Location, Covered, Packed]  # of one group
-_SEATS_TRIED_MAX = 256  # in search of places for all groups
+_SEATS_TRIED_MAX = 256  # bound on the search for places of all groups
 
 
 class _Seating:
-    """Groups take their places, one after the other. The caller must hold an open what-if."""
+    """Places groups one after the other. The caller must hold an open what-if."""
 
     def __init__(
         self, world: World, wish: Wish, locations: list[Location], *, start: Instant, now: Instant
@@ -371,10 +384,11 @@ class _Seating:
         self._start, self._now = start, now
         self._borrowed = wish.borrowed_already
         self._left = _SEATS_TRIED_MAX
-        self._in_vain: set[tuple[int, ...]] = set()  # groups at each location, and no way on
+        # counts of groups per location from which no solution was found
+        self._in_vain: set[tuple[int, ...]] = set()
 
     def seat_all(self) -> list[_Seat] | None:
-        """Each in the best place there is for it."""
+        """Give each group its best place; None if some group finds none."""
         found: list[_Seat] = []
         for group in self._wish.want.groups:
             seat = self._best(group, self._locations)
@@ -386,7 +400,8 @@ class _Seating:
         return found
 
     def seat_all_somehow(self) -> list[_Seat] | None:
-        """Each in the best place that leaves one to those after it."""
+        """Give each group the best place that leaves one for the groups after it; None if there
+        is none."""
         return self._seat_the_rest([])
 
     def _seat_the_rest(self, before: list[_Seat]) -> list[_Seat] | None:
@@ -438,9 +453,10 @@ def _anywhere(want: Want) -> Want:
 
 
 def claim_on_top(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
-    """Claim the money of one group, which pays for no other, and return its claims.
+    """Claim the money of one group, so that it pays for no other group, and return the claims.
 
-    The caller must hold an open what-if."""
+    The caller must hold an open what-if.
+    """
     claims = claims_of(world, wish, covered, start=start)
     for claim in claims:
         world.accounts.claim(claim)
@@ -476,7 +492,7 @@ def _one_group(
 
 
 def claims_of(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
-    """What a plan's payers have to keep for it."""
+    """Return the claims that a plan has on its payers."""
     claims = []
     for segment in covered.segments:
         until = world.envelopes[segment.envelope].end
@@ -497,7 +513,8 @@ def claims_of(world: World, wish: Wish, covered: Covered, *, start: Instant) -> 
 
 
 def merged(covers: list[Covered]) -> Covered:
-    """The segments of several groups at one place, one per payer, in the order of the walk."""
+    """Return the segments of several groups at one location, one per payer, in the order of the
+    walk."""
     found: dict[str, Segment] = {}
     for covered in covers:
         for segment in covered.segments:

@@ -1,8 +1,11 @@
-"""bind — from a plan to leases: payers dealt to pods, slots dealt to leases, names from the batch.
+"""bind: turn a plan into leases, with payers, slots and names (B1).
 
-Two cursors walk at once, one over the pods in group order (a group's active pods before its
-spares), one over the payers' segments of the pod's location. A pod that straddles two segments gets
-two leases; a lease stays on one node and has one payer. Called by the turn that commits it.
+Walks pods in group order (a group's active pods before its spares) and, in parallel, the payers'
+segments of the pod's location. A pod that needs two segments gets two leases: a lease is on one
+node and has one payer. Called by the turn that commits the leases.
+
+Example: payers a with 6 GPUs and b with 10, two pods of 8: pod 0 gets a lease of 6 (a) and one of 2
+(b), pod 1 a lease of 8 (b).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +29,7 @@ def bind(
     first_index: int,
     now: Instant,
 ) -> list[Lease]:
-    """One lease per (pod, payer), named for ever."""
+    """Return one lease per (pod, payer). The names are final."""
     dealers = {location: _Dealer(covered.segments) for location, covered in plan.covered}
     leases: list[Lease] = []
     for pod in plan.packed.places:
@@ -68,8 +71,10 @@ def _role(pod: PodPlace) -> Role:
 
 
 def deal_slots(fleet: Fleet, places: Sequence[PodPlace]) -> dict[PodPlace, tuple[int, ...]]:
-    """The lowest free ordinals of each pod's node that no stranger is known to hold, in order; a
-    filler has been given its spare's."""
+    """Assign slots to pods: the lowest free ordinals of the node that no foreign process uses.
+
+    Slots are dealt in order of `places`. A filler already has its spare's slots.
+    """
     taken: dict[str, int] = {}
     dealt: dict[PodPlace, tuple[int, ...]] = {}
     for pod in places:
@@ -79,7 +84,7 @@ def deal_slots(fleet: Fleet, places: Sequence[PodPlace]) -> dict[PodPlace, tuple
         state = fleet.nodes[pod.node]
         free = ~(state.occupied | taken.get(pod.node, 0))
         known = free & ~state.strangers & ((1 << state.node.gpus) - 1)
-        # Where a stranger sits on a slot of ours, there may be fewer left than were counted.
+        # A foreign process may occupy one of our slots, so that fewer are left than were counted.
         dealt[pod] = _lowest(known if known.bit_count() >= pod.gpus else free, pod.gpus)
         for slot in dealt[pod]:
             taken[pod.node] = taken.get(pod.node, 0) | 1 << slot
@@ -98,7 +103,7 @@ def _lowest(mask: int, count: int) -> tuple[int, ...]:
 
 
 class _Dealer:
-    """Hands out a location's segments in order, so many GPUs at a time."""
+    """Deals the segments of one location in order, a number of GPUs at a time."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._left = [(segment, segment.gpus) for segment in segments]

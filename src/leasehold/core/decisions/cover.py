@@ -1,8 +1,8 @@
-"""cover — who pays. Walks the envelopes an owner may draw on, in the published order.
+"""cover: find the payers of a run by walking the envelopes its owner may use, in order (C2).
 
-Called by `admit`, `forecast`, `resize` and refinancing, once per location. It takes nothing: the
-segments it returns become leases only when they are bound. Every envelope it looked at is in the
-trace, with what it gave or why it gave nothing.
+Called once per location by `admit`, `forecast`, `resize` and refinancing. Reserves nothing: the
+segments it returns become leases only at bind. The trace lists every envelope of the walk, with
+what it gave or why it gave nothing.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from leasehold.core.world.world import World
 
 
 class Ask(Record):
-    """So many GPUs of a flavor at a place, for this owner, from `start` on."""
+    """A request for GPUs of one flavor in one location, on behalf of an owner, from `start` on."""
 
     owner: str
     flavor: str
@@ -43,19 +43,22 @@ class Ask(Record):
     cluster: str
     gpus: int
     start: Instant
-    span: Millis | None = None  # how long it may run; None: no limit is known
-    linger: Millis = 0  # and how long it may take to stop then
-    open_until: Instant = 0  # a payer's window must be open until then (Q5)
+    span: Millis | None = None  # longest run time; None: unlimited
+    linger: Millis = 0  # grace period after `span`: how long stopping may take
+    open_until: Instant = 0  # the payer's window must still be open then (Q5)
     funding: Funding = Funding()
     borrowed_already: int = 0  # counts against maxBorrowGPUs over the run's whole width
-    except_for: tuple[EnvelopeKey, ...] = ()  # refinancing never goes back to the same envelope
+    # envelopes not to use, e.g. the present payer when refinancing
+    except_for: tuple[EnvelopeKey, ...] = ()
 
     def until(self, at: Instant) -> "Ask":
-        """The same, of payers whose windows are open until then."""
+        """Return the same request, limited to payers whose windows are open until `at`."""
         return replace(self, open_until=at)
 
 
 class _Limit(Record):
+    """The most GPUs that one cap allows, and the numbers for the refusal."""
+
     gpus: int
     reason: HeldBack
     limit: int
@@ -63,7 +66,7 @@ class _Limit(Record):
 
 
 def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
-    """The payers of `ask`, in order, or why the walk ended short."""
+    """Return the payers of `ask` in order, or why they cannot pay for all of it."""
     assert ask.gpus > 0
     assert ask.start >= now
     left = ask.gpus
@@ -102,11 +105,12 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
 
 
 def can_pay(world: World, ask: Ask, payers: tuple[Held, ...], *, now: Instant) -> bool:
-    """Whether these very envelopes can pay for what a plan counts on."""
+    """Return whether exactly these envelopes can still pay the amounts in `payers`, as a plan
+    assumes."""
     borrow_left = _borrow_left(ask)
     together = _Together(world, ask, now)
     merged: dict[EnvelopeKey, Held] = {}
-    for each in payers:  # an envelope may pay for groups in several locations
+    for each in payers:  # merge: an envelope may pay for groups in several locations
         before = merged.get(each.payer)
         merged[each.payer] = replace(each, gpus=each.gpus + (before.gpus if before else 0))
     for each in merged.values():
@@ -133,16 +137,18 @@ def can_pay(world: World, ask: Ask, payers: tuple[Held, ...], *, now: Instant) -
 
 
 class _Together:
-    """What one walk knows of aggregate caps: the use of each is summed up once, however many of its
-    envelopes the walk meets."""
+    """The use of aggregate caps during one walk.
+
+    Each cap is summed up once, even if the walk meets several envelopes under it.
+    """
 
     def __init__(self, world: World, ask: Ask, now: Instant) -> None:
         self._world, self._ask, self._now = world, ask, now
         self._used: dict[tuple[str, Instant], int] = {}
-        self._taken: dict[str, int] = {}  # by this very walk, from all members
+        self._taken: dict[str, int] = {}  # GPUs taken by this walk, from all members
 
     def used(self, aggregate: Aggregate, *, end: Instant) -> int:
-        """Return how many GPUs count against the cap, those that this walk takes included."""
+        """Return the GPUs that count against the cap, including those that this walk took."""
         known = self._used.get((aggregate.key, end))
         if known is None:
             self._world.steps.take(len(aggregate.members))
@@ -163,7 +169,7 @@ def _borrow_left(ask: Ask) -> int:
 
 
 def _walk(world: World, ask: Ask) -> Iterator[tuple[Envelope, Relation]]:
-    """The six steps; an envelope is met once, at the first step that reaches it."""
+    """Yield the envelopes in the order of C2, each at the first step that reaches it."""
     tree = world.tree
     seen = set(ask.except_for)
 
@@ -212,7 +218,7 @@ def _lenders(world: World, ask: Ask) -> Iterator[tuple[str, ...]]:
 
 
 def admits(envelope: Envelope, owner: str) -> bool:
-    """Whether its lending policy names this owner."""
+    """Return whether the envelope's lending policy admits `owner`."""
     lending = envelope.lending
     return lending.allow and any(glob_admits(glob, owner) for glob in lending.to)
 
@@ -228,6 +234,7 @@ def _step(
     together: _Together,
     now: Instant,
 ) -> CoverStep:
+    """Return what one envelope gives: as much as wanted, or the least of its limits (C4)."""
     world.steps.take(1 + len(world.aggregates[envelope.key]))
     shut = _shut(world, ask, envelope, relation)
     if shut is not None:
@@ -253,7 +260,7 @@ def _step(
 
 
 def _shut(world: World, ask: Ask, envelope: Envelope, relation: Relation) -> HeldBack | None:
-    """Why it may not pay at all, whatever it has left."""
+    """Return why the envelope may not pay at all, however much it has left; None if it may."""
     if not envelope.covers(ask.region, ask.cluster):
         return Refusal.OTHER_LOCATION
     if ask.start < envelope.start:
@@ -289,7 +296,8 @@ def _limits(
     together: _Together,
     now: Instant,
 ) -> Iterator[_Limit]:
-    """Everything that caps it, in the order in which ties are named."""
+    """Yield every limit on what the envelope can give, in the order in which ties are reported
+    (C4)."""
     end = FOREVER if ask.span is None else ask.start + ask.span + ask.linger
     end = min(end, envelope.end)
     in_use, lent = world.accounts.peak((envelope.key,), start=ask.start, end=end, now=now)
@@ -321,19 +329,23 @@ def _limits(
 
 
 class Hours(Record):
-    """A cap on GPU-hours, and what is used, committed or spoken for of it when the last planned
-    start comes that counts on it: leases without a limit use up more until then."""
+    """A cap on GPU-hours and how much of it is spent at `since`.
+
+    `spent` adds up used and committed hours and the claims of plans. `since` is the last planned
+    start with a claim on the cap, because leases without a limit use up hours until then (C5).
+    """
 
     cap: GpuMs
     spent: GpuMs
-    since: Instant  # that start
+    since: Instant  # the last planned start that claims hours of this cap
     reason: HeldBack
 
 
 def hour_caps(
     world: World, envelope: Envelope, *, relation: Relation, start: Instant, now: Instant
 ) -> Iterator[Hours]:
-    """What limits the GPU-hours of whoever begins then, if nothing else does before."""
+    """Yield the caps on GPU-hours that apply to a start at `start` if nothing else starts
+    before."""
     lending = envelope.lending if relation is Relation.BORROWED else None
     if envelope.max_gpu_ms is not None:
         since, spent = _spent(world, envelope, start=start, now=now, lent=False)
@@ -346,7 +358,10 @@ def hour_caps(
 def _spent(
     world: World, envelope: Envelope, *, start: Instant, now: Instant, lent: bool
 ) -> tuple[Instant, GpuMs]:
-    """When the last planned start comes that counts on it, and what is spent then."""
+    """Return the last planned start that claims these hours, and the hours spent at that time (C5).
+
+    Counted as spent are used hours, what open leases may still use, and the claims of plans.
+    """
     claims = [each for each in world.accounts.claims_on(envelope.key) if each.borrowed or not lent]
     since = max([start, *(each.start for each in claims)])
     account = world.accounts.of(envelope.key)
@@ -357,7 +372,10 @@ def _spent(
 
 
 def _span(world: World, ask: Ask, envelope: Envelope, since: Instant) -> Millis:
-    """How long a GPU has to be paid for; without a limit, beyond the last planned start."""
+    """Return for how long one GPU must be paid.
+
+    Without a limit: up to the last planned start with a claim, plus `accounting.horizon` (C5).
+    """
     span = since - ask.start + world.policy.accounting_horizon if ask.span is None else ask.span
     span = min(ask.start + span, envelope.end) - ask.start
     assert span > 0, envelope.key
@@ -365,7 +383,8 @@ def _span(world: World, ask: Ask, envelope: Envelope, since: Instant) -> Millis:
 
 
 def _refusal(world: World, ask: Ask, trace: tuple[CoverStep, ...], short_by: int) -> Refused:
-    """The reason is the first that time may clear, else the first of the walk."""
+    """Return the refusal of the first step that time may clear, otherwise of the first step
+    (C7)."""
     held = [step for step in trace if step.held_back not in (None, Refusal.OTHER_LOCATION)]
     helped = [step for step in held if _time_may_help(world, step)]
     if not held:
@@ -393,7 +412,8 @@ def _refusal(world: World, ask: Ask, trace: tuple[CoverStep, ...], short_by: int
 
 
 def _time_may_help(world: World, step: CoverStep) -> bool:
-    """A window that opens, or leases that will end and give back what they hold."""
+    """Return whether waiting may clear the step: its window will open, or leases or claims will
+    end."""
     assert step.held_back is not None
     if step.held_back is Refusal.WINDOW_NOT_OPEN:
         return True

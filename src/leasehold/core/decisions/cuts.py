@@ -1,8 +1,8 @@
-"""The pieces of a resolution: what may be cut, in what order, taken and given back.
+"""The steps of a preemption: what may be cut, in which order, and what is given back (R3 to R6).
 
-`resolve` (for GPUs) and `overdraft` (for money) differ in scope and in what "it fits" means; the
-three phases, the lottery and the pruning are the same and live here. Everything happens in the
-caller's what-if: cuts are applied to the indices, never to the ledger.
+Shared by `resolve` (short of GPUs) and `overdraft` (short of money), which differ in scope and in
+what "fits" means. Everything happens in the caller's what-if: cuts change the indices, never the
+ledger.
 """
 
 from collections import Counter
@@ -22,26 +22,28 @@ Seeder = Callable[[], str]
 
 
 class CutKind(StrEnum):
+    """The steps of a preemption, in order (R3)."""
+
     SPARE = "spare"
     SHRINK = "shrink"
     DRAW = "draw"
 
 
 class Cut(Record):
-    """One thing taken: a spare lease, a group, or a bundle, with every lease that ends by it."""
+    """One thing that is taken: a spare, a group or a bundle, with every lease that ends by it."""
 
     kind: CutKind
     uid: Uid
     run: RunKey
     group: int | None
     gpus: int
-    leases: tuple[Lease, ...]  # its own
-    fillers: tuple[Lease, ...] = ()  # of runs that sat on the spare
+    leases: tuple[Lease, ...]  # of the run itself
+    fillers: tuple[Lease, ...] = ()  # of the runs that were filling the spare
     owner: str = ""
 
     @property
     def ends(self) -> dict[str, Lease]:
-        """Every lease that ends by it, by name."""
+        """Return every lease that the cut ends, by name."""
         return {lease.name: lease for lease in (*self.leases, *self.fillers)}
 
     @property
@@ -52,7 +54,7 @@ class Cut(Record):
 
 
 class Scope:
-    """The leases among which a conflict is resolved, and the effect of ending some of them."""
+    """The leases that may be cut in one preemption, and the effect of ending some of them."""
 
     def __init__(
         self,
@@ -64,13 +66,14 @@ class Scope:
         restore: Callable[[Lease], None],
         gone: Iterable[str] = (),
     ) -> None:
-        """`gone`: leases that are over before anything is cut."""
+        """Start with all leases that are not ending. `gone`: leases that end before anything is
+        cut."""
         self.world = world
         self.leases = [lease for lease in leases if lease.ending is None]
         self.fits = fits
         self._free = free
         self._restore = restore
-        self.gone = set(gone)  # and those that the cuts so far end
+        self.gone = set(gone)  # grows with the cuts that are applied
 
     def apply(self, cut: Cut) -> None:
         for lease in (*cut.leases, *cut.fillers):
@@ -79,7 +82,8 @@ class Scope:
                 self._free(lease)
 
     def give_back(self, cut: Cut, ended: Counter[str]) -> None:
-        """Undo a cut, but not what another cut ends as well. `ended`: by how many each lease is."""
+        """Undo a cut, except for leases that another cut ends, too. `ended`: lease -> number of
+        cuts that end it."""
         for lease in cut.ends.values():
             if lease.name in self.gone and ended[lease.name] == 1:
                 self.gone.discard(lease.name)
@@ -91,7 +95,8 @@ class Scope:
     # What may be taken.
 
     def spares(self) -> Iterator[Cut]:
-        """Spares, the newest first; one that a lost pod is about to take over is in use."""
+        """Yield the spares, newest first, except those that a lost pod is about to take over
+        (R3a)."""
         held = [
             lease
             for lease in self.leases
@@ -110,7 +115,8 @@ class Scope:
             )
 
     def shrink_round(self) -> list[Cut]:
-        """One group of every run above its minimum, those with most to give first."""
+        """Return one group of each run above its minimum; runs with most above it come first
+        (R3b)."""
         runs: dict[Uid, int] = {}
         for uid in sorted({lease.uid for lease in self.standing() if lease.role is Role.ACTIVE}):
             run = self.world.runs.get(uid)
@@ -124,8 +130,10 @@ class Scope:
         ]
 
     def conflict_set(self, *, now: Instant, but: Uid) -> dict[str, list[tuple[Bundle, Cut]]]:
-        """The bundles left, by owner (R4): what the lottery draws from. For a waiting run (`but`)
-        protected runs have none."""
+        """Return the bundles left, by owner (R4): what the lottery draws from.
+
+        For a waiting run (`but` is its uid) protected runs have no bundles.
+        """
         found: dict[str, list[tuple[Bundle, Cut]]] = {}
         in_scope = {lease.uid for lease in self.standing() if lease.role is not Role.SPARE}
         for uid in sorted(in_scope - {but}):
@@ -139,8 +147,8 @@ class Scope:
         return dict(sorted(found.items()))
 
     def bundles_of(self, run: Run) -> list[tuple[Bundle, Cut]]:
-        """Each group in the scope of a sweep that stays at its minimum without it; otherwise the
-        whole run."""
+        """Return a bundle for each group in scope if the `gang: Group` run stays at its minimum
+        without it; otherwise one bundle for the whole run."""
         cuts = [self.whole_cut(run.uid)]
         width_after = self.width(run) - run.spec.group_gpus
         if run.spec.gang is Gang.GROUP and width_after >= minimum_gpus(run.spec):
@@ -164,8 +172,12 @@ class Scope:
     def all_that_can_be_drawn(
         self, conflicts: dict[str, list[tuple[Bundle, Cut]]]
     ) -> Iterator[Cut]:
-        """A sweep ends as a whole only if some of its groups in the scope are left when it is at
-        its minimum."""
+        """Yield the cuts if every bundle were drawn.
+
+        A sweep ends as a whole only if it has more groups in scope than it has above its minimum.
+        Example: 4 groups and a minimum of 2: with 3 groups in scope it ends whole, with 2 only
+        these two end.
+        """
         by_run: dict[Uid, list[Cut]] = {}
         for found in conflicts.values():
             for bundle, cut in found:
@@ -179,7 +191,7 @@ class Scope:
                 yield from cuts
 
     def cut_of(self, bundle: Bundle) -> Cut:
-        """What of a bundle goes on until now."""
+        """Return the cut for a bundle: those of its leases that have not ended by earlier cuts."""
         if bundle.group is None:
             return self.whole_cut(bundle.uid)
         return self._group_cut(CutKind.DRAW, bundle.uid, bundle.group)
@@ -188,7 +200,8 @@ class Scope:
         return sum(lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)
 
     def _own(self, uid: Uid) -> list[Lease]:
-        """Every lease of a run that goes on, in and out of the scope."""
+        """Return every open lease of a run that is neither ending nor cut, in and out of the
+        scope."""
         leases = (self.world.leases[name] for name in sorted(self.world.open_by_run.get(uid, ())))
         return [each for each in leases if each.ending is None and each.name not in self.gone]
 
@@ -220,12 +233,14 @@ class Scope:
 
 
 def _newest_first(spare: Lease) -> tuple[Instant, RunKey, int, int, tuple[int, ...]]:
-    """Those of one instant by run, group and pod; of a pod with several payers by its slots."""
+    """Return the sort key of `spares`; ties by run, group, pod and slots (a pod may have several
+    payers)."""
     return spare.start, spare.run_key, spare.group, spare.index, spare.slots
 
 
 def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
-    """The leases that end when this spare is taken: all of each gang that sits on it."""
+    """Return the leases that end when this spare is taken: all leases of each gang that fills
+    it."""
     assert spare.role is Role.SPARE, spare.name
     units: set[tuple[Uid, int]] = set()
     for name in sorted(world.open_by_node.get(spare.node, ())):
@@ -241,7 +256,8 @@ def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
 
 
 def surplus_of(world: World, uid: Uid) -> frozenset[int]:
-    """The groups of an elastic run above its minimum, which may be shrunk: the highest indices."""
+    """Return the groups of an elastic run above its minimum, which may be shrunk: the highest
+    indices."""
     run = world.runs.get(uid)
     if run is None or run.spec.malleable is None:
         return frozenset()
@@ -251,27 +267,28 @@ def surplus_of(world: World, uid: Uid) -> frozenset[int]:
 
 
 def is_protected(world: World, run: Run, at: Instant) -> bool:
-    """Whether the run is not drawn in a lottery for a waiting run."""
+    """Return whether the run is protected: not drawn in a lottery for a waiting run."""
     until = protected_until(world, run)
     return until is not None and at < until
 
 
 def protected_until(world: World, run: Run) -> Instant | None:
-    """From the start that ended its wait, for so long; None if it has not started."""
+    """Return the end of the run's protection, counted from the start that ended its wait; None
+    before that start."""
     started = wait_of(world, run).ended
     return None if started is None else started + tenure_of(world, run)
 
 
 def tenure_of(world: World, run: Run) -> Millis:
-    """How long a start protects: 2 h, or twice its checkpoint if that is longer, at most 24 h; or
-    what is configured."""
+    """Return for how long a start protects: 2 h, or twice the checkpoint if longer, at most 24
+    h. A configured `resolver.minTenure` replaces both."""
     if world.policy.min_tenure is not None:
         return world.policy.min_tenure
     return min(max(2 * HOUR, 2 * (run.spec.checkpoint or 0)), DAY)
 
 
 class Cuts(Record):
-    """What was taken, in order, and what pruning gave back."""
+    """The cuts of one preemption in order, and those that were given back (R6)."""
 
     taken: tuple[Cut, ...]
     returned: tuple[Cut, ...]
@@ -287,7 +304,7 @@ class Cuts(Record):
 
 
 def structural(scope: Scope) -> list[Cut]:
-    """Drop spares, then shrink by rounds, stopping the moment it fits."""
+    """Drop spares, then shrink round by round, until the run fits (R3a, R3b). Returns the cuts."""
     taken: list[Cut] = []
     for cut in scope.spares():
         if scope.fits():
@@ -309,9 +326,10 @@ def structural(scope: Scope) -> list[Cut]:
 def cut_until_it_fits(
     scope: Scope, *, seeder: Seeder, now: Instant, but: Uid, partly: bool = False
 ) -> Cuts | None:
-    """All three phases and the pruning, or None if even everything would not be enough.
+    """Run all three steps of R3 and give back what is not needed (R6).
 
-    With `partly`, everything is cut nevertheless."""
+    Returns None if even everything is not enough; with `partly`, cuts everything in that case.
+    """
     taken = structural(scope)
     conflicts = {} if scope.fits() else scope.conflict_set(now=now, but=but)
     if not scope.fits() and not partly and not enough(scope, conflicts):
@@ -340,7 +358,7 @@ def cut_until_it_fits(
 
 
 class Lots:
-    """The draws of one lottery, and what each of them ends."""
+    """The draws of one lottery, and the cut that belongs to each draw."""
 
     def __init__(
         self,
@@ -366,7 +384,7 @@ class Lots:
         self._urn = Urn(found, self.sweeps, owned_last=owned_last)
 
     def draw(self, seed: str) -> Cut | None:
-        """What the next draw ends; None if no bundle is left."""
+        """Draw a bundle and return its cut; None if no bundle is left."""
         drawn = self._urn.draw(seed)
         if drawn is None:
             return None
@@ -376,7 +394,7 @@ class Lots:
 
 
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
-    """Whether it would fit if all that can be drawn ended."""
+    """Return whether `scope.fits` would hold if everything that can be drawn ended."""
     with scope.world.what_if.opened():
         before = set(scope.gone)
         for cut in scope.all_that_can_be_drawn(conflicts):
@@ -387,7 +405,7 @@ def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool
 
 
 def _given_back(scope: Scope, taken: list[Cut]) -> tuple[Cut, ...]:
-    """R6: walk the victims backwards and give back every one without whom it still fits."""
+    """Walk the cuts backwards and give back each one that is not needed (R6)."""
     kept: dict[Uid, list[Cut]] = {}
     for cut in taken:
         kept.setdefault(cut.uid, []).append(cut)
@@ -409,8 +427,10 @@ def _given_back(scope: Scope, taken: list[Cut]) -> tuple[Cut, ...]:
 
 
 def _ends_with_another(cut: Cut, kept: list[Cut]) -> bool:
-    """A dead run has no use for its spare, nor for the group it gave up before it was drawn.
-    `kept`: the cuts of the same run."""
+    """Return whether another cut of the same run (`kept`) makes this one irrelevant.
+
+    A run that was cut as a whole needs neither its spares nor the groups it gave up before.
+    """
     return any(
         other is not cut
         and other.kind is not CutKind.SPARE

@@ -1,9 +1,9 @@
-"""drain — how each run leaves a node that is to be emptied, without loss.
+"""drain: decide how each run leaves a node under drain without losing work.
 
-Decides for one unit of a run (all of it, or a group that lives alone) and one node: its pods there
-move to spares; or an elastic run gives up their groups and goes on; or a run with a checkpoint is
-requeued; or it is left to end by itself. `control.draining` performs it and the question `drain`
-tells it. A cordon alone asks for none of this.
+Decides for one unit of a run (all of it, or one group of a `gang: Group` run) on one node. In this
+order: its pods move to spares; an elastic run gives up their groups; a run with a checkpoint is
+requeued; otherwise the drain waits for its end. `control.running.draining` carries it out, the
+question `drain` shows it. A cordon alone triggers nothing of this.
 """
 
 from enum import StrEnum
@@ -15,6 +15,8 @@ from leasehold.core.world.world import World
 
 
 class Way(StrEnum):
+    """How a unit leaves a node under drain, in order of preference."""
+
     SWAP = "swap"
     SHRINK = "shrink"
     REQUEUE = "requeue"
@@ -22,16 +24,16 @@ class Way(StrEnum):
 
 
 class Leaving(Record):
-    """How a unit leaves a node; what moves does so only if all of it can go."""
+    """How a unit leaves a node. Pods move to spares only if all of the unit can leave."""
 
     way: Way
     takeovers: tuple[Takeover, ...] = ()
-    groups: tuple[int, ...] = ()  # given up, of an elastic run
-    why: str = ""  # it waits
+    groups: tuple[int, ...] = ()  # groups that an elastic run gives up
+    why: str = ""  # why the way is WAIT
 
 
 def places_to_leave(world: World, uid: Uid) -> list[tuple[str, int]]:
-    """Nodes under drain with pods of the run that are not ending, and the units these are of."""
+    """Return the (node, unit) pairs of the run on draining nodes whose pods are not ending yet."""
     return sorted(
         {
             (lease.node, world.unit_of(uid, lease.group))
@@ -42,7 +44,7 @@ def places_to_leave(world: World, uid: Uid) -> list[tuple[str, int]]:
 
 
 def how_to_leave(world: World, run: Run, node: str, unit: int) -> Leaving:
-    """The first of the ways that empties the node of this unit."""
+    """Return the first way that empties `node` of this unit."""
     here = [
         lease
         for lease in open_leases(world, run.uid)
@@ -84,7 +86,7 @@ def how_to_leave(world: World, run: Run, node: str, unit: int) -> Leaving:
 
 
 def spares_to_drop(world: World, uid: Uid) -> list[Lease]:
-    """Spares that would fail over to a node under drain; not one that a pod is about to use."""
+    """Return spares of the run on draining nodes, except those that a pod is about to take over."""
     if not world.policy.binder_enabled:
         return []
     return [
@@ -98,7 +100,7 @@ def spares_to_drop(world: World, uid: Uid) -> list[Lease]:
 
 
 def is_spoken_for(world: World, spare: Lease) -> bool:
-    """Whether a pod that was lost, or that leaves a node under drain, will take this spare over."""
+    """Return whether a lost pod, or one that leaves a draining node, will take over this spare."""
     if awaits_takeover(world, spare):
         return True
     run = world.runs.get(spare.uid)
@@ -117,13 +119,14 @@ def _is_standing(lease: Lease) -> bool:
 
 
 def _is_heard(world: World, node: str) -> bool:
-    """A signal reaches it: whoever is told to stop where nobody listens neither stops nor runs."""
+    """Return whether a stop signal would reach the node. A pod on a silent node is not told to
+    stop: it might neither stop nor count as running."""
     state = world.fleet.nodes.get(node)
     return state is not None and state.node.ready
 
 
 def _spares_for(world: World, unit: int, here: list[Lease]) -> list[Takeover] | None:
-    """Spares for these pods of one group, beside those that were promised to others before."""
+    """Return spares for these pods of one group, besides those that its other pods will take."""
     uid, group = here[0].uid, here[0].group
     pods: dict[str, list[Lease]] = {}
     for lease in here:
@@ -134,8 +137,10 @@ def _spares_for(world: World, unit: int, here: list[Lease]) -> list[Takeover] | 
 
 
 def _lives_without(world: World, run: Run, groups: list[int]) -> bool:
-    """Whether an elastic run stays at or above its minimum; where groups live alone, each of them
-    would begin again from nothing, and that is for whoever declared a checkpoint."""
+    """Return whether an elastic run stays at or above its minimum without `groups`.
+
+    False for `gang: Group`: each group would start again from nothing, which needs a checkpoint.
+    """
     if run.spec.malleable is None or run.spec.gang is Gang.GROUP:
         return False
     leases = [lease for lease in open_leases(world, run.uid) if _is_standing(lease)]

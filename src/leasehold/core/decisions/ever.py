@@ -1,8 +1,8 @@
-"""ever — whether a run could start if nothing else ran (Q11).
+"""ever: whether a run could start if nothing else ran (Q11).
 
-Called when a run was refused, before its start is planned: what all nodes together could not hold,
-or all budgets pay for, comes by no lease that ends. Nodes count with all they have, whatever state
-they are in. It changes nothing.
+Called for a refused run, before its start is planned: no ending lease helps if all nodes together
+could not hold it or all budgets not pay for it. Nodes count with their full size, whatever their
+state. Changes nothing.
 """
 
 from copy import copy
@@ -26,7 +26,8 @@ Resource = Literal["GPUs", "CPU", "memory"]
 
 
 def never_fits(world: World, wish: Wish) -> Refused | None:
-    """Why the nodes that there are could not hold it, even if they were empty."""
+    """Return why the existing nodes could not hold the run even if they were empty; None if they
+    could."""
     pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     if not pools:
         return no_such_flavor(wish.want)
@@ -41,8 +42,11 @@ def never_fits(world: World, wish: Wish) -> Refused | None:
 
 
 def never_paid(world: World, wish: Wish, empty: Accounts, *, now: Instant) -> Refused | None:
-    """Why its budgets could not pay for it, even if nothing else ran; None if they might. `empty`:
-    the accounts without open leases."""
+    """Return why its budgets could not pay for the run even if nothing else ran; None if they
+    might.
+
+    `empty`: the accounts without open leases.
+    """
     flavor = wish.want.flavor
     openings = {
         envelope.start
@@ -64,8 +68,11 @@ def never_paid(world: World, wish: Wish, empty: Accounts, *, now: Instant) -> Re
 
 
 def could_hold(world: World, wish: Wish) -> dict[Location, int]:
-    """How many of its groups each location could hold if it were empty: of the locations that could
-    hold all, or one group of a run whose groups may be in several."""
+    """Return location -> number of its groups that fit there if it is empty.
+
+    Only locations that could hold the whole run, or one group if the groups may be in several; all
+    locations if there are none.
+    """
     want, locations = wish.want, locations_for(world, wish.run.spec)
     is_split = (want.spread and len(locations) > 1) or wish.run.spec.gang is Gang.GROUP
     needed = 1 if is_split else len(want.groups)
@@ -117,7 +124,8 @@ def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | Non
 
 
 def _too_many(want: Want, pools: list[Pool]) -> Refused | None:
-    """All nodes together, each group within one domain."""
+    """Return the refusal if all nodes together are too small; each group must be within one
+    domain."""
     per_group = want.pods + want.spares
     pods = [
         sum(count * _pods_on(size, want) for size, count in each.sizes.items()) for each in pools
@@ -152,7 +160,7 @@ def _too_many(want: Want, pools: list[Pool]) -> Refused | None:
 
 
 def _no_place_for_spares(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | None:
-    """Where they lie only on nodes that other schedulers leave alone: whether there are enough."""
+    """Return the refusal if spares are restricted to reserved nodes, and these are too few."""
     if not want.spares or not want.spares_on_reserved:
         return None
     nodes = [[fleet.nodes[name].node for name in pool.nodes] for pool in pools]
@@ -174,7 +182,7 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused
 
 
 def _pods_on(size: Size, want: Want) -> int:
-    """Pods that an empty node of this size can take."""
+    """Return how many pods fit on an empty node of this size."""
     room = min(size.gpus // want.pod_gpus, size.pods_max)
     if want.cpu_milli:
         room = min(room, size.cpu_milli // want.cpu_milli)

@@ -1,8 +1,8 @@
-"""fill — an opportunistic run on top of other runs' spares, where free GPUs are not enough.
+"""fill: place an opportunistic run on other runs' spares if free GPUs are not enough (F1).
 
-Its own payer pays for the use; the spare's payer goes on paying for the right to fail over. Some
-pods may find free GPUs and others a spare's; one pod does not mix them. Called when an
-opportunistic run found no room on free GPUs alone, in a what-if with what plans keep taken off.
+The filler's payer pays for the use; the spare's payer goes on paying for the right to fail over.
+Some pods may use free GPUs and others spares, but one pod never mixes them. Called in a what-if
+that already respects the plans ahead.
 """
 
 from leasehold.core.decisions.admit import Wish, ask_for, preference
@@ -19,8 +19,11 @@ from leasehold.core.world.world import World
 
 
 def fill(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> Admitted | Refused:
-    """The whole run at one location, or why not: where least is borrowed, then shared, by name. A
-    filler has no spares itself."""
+    """Return a place for the whole run in one location, or why there is none.
+
+    Chooses the location with the least borrowed money, then least shared, then by name. A filler
+    has no spares of its own.
+    """
     refused: Refused | None = None
     found: list[Admitted] = []
     seats = _Seats(world, wish, calendar, now=now)
@@ -46,7 +49,7 @@ def fill(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> Admit
 
 
 class _Seats:
-    """Room for pods of one run, on free GPUs and on spares."""
+    """Places for pods of one run, on free GPUs and on spares."""
 
     def __init__(self, world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> None:
         self._world = world
@@ -54,7 +57,7 @@ class _Seats:
         self._calendar = calendar
         self._now, self._until = now, min(FOREVER, now + wish.in_the_way)
         self._shape = shape_of(wish.want)
-        self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # by node: slots of one pod each
+        self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # node -> slots of one pod each
 
     def deal_all(self, location: Location) -> list[PodPlace] | None:
         want = self._wish.want
@@ -78,8 +81,10 @@ class _Seats:
         return pods
 
     def _deal(self, groups: tuple[int, ...], pools: list[Pool]) -> list[PodPlace] | None:
-        """All of these groups in one domain: with the fewest seats of those that have enough, where
-        the run is already first."""
+        """Place these groups in one domain, or return None.
+
+        Tries the run's own domains first, then those with the fewest seats.
+        """
         needed = self._wish.want.pods * len(groups)
         own = self._wish.want.own_domains
         rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
@@ -99,7 +104,8 @@ class _Seats:
         return pods_room(self._world.fleet, pool, self._shape) + on_spares
 
     def _deal_in(self, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
-        """Free GPUs first: whoever sits on a spare goes when it is needed."""
+        """Place pods on free GPUs first, because a filler on a spare ends when the spare is
+        needed."""
         want, fleet = self._wish.want, self._world.fleet
         pods: list[PodPlace] = []
         for group in groups:
@@ -129,9 +135,12 @@ class _Seats:
         return name, seats[name].pop(0)
 
     def _seats_on(self, name: str) -> list[tuple[int, ...]]:
-        """The slots of a node's spares that no filler uses and nobody needs, pod by pod. A spare
-        has no pod: where other people's pods have taken its GPUs there is no seat. Nor is there one
-        on a node that an entry of the calendar counts on (F2)."""
+        """Return the seats on a node's spares: the slots of one pod each.
+
+        Excluded are slots that a filler uses and spares that are needed. Foreign pods that took
+        GPUs of a spare reduce the number. A node that an entry of the calendar needs has no seats
+        (F2).
+        """
         state = self._world.fleet.nodes[name]
         if not state.takes_work or self._is_counted_on(name):
             return []
@@ -154,11 +163,12 @@ class _Seats:
         )
 
     def _is_needed(self, spare: Lease) -> bool:
-        """It is ending, or a lost pod is about to take it over."""
+        """Return whether the spare is ending or a lost pod will take it over."""
         return spare.ending is not None or is_spoken_for(self._world, spare)
 
     def _room_beside(self, state: NodeState) -> int:
-        """CPU, memory and pod count: the spare's own are reserved beside the filler's."""
+        """Return how many pods fit by CPU, memory and pod count. The spare's own share stays
+        reserved."""
         node, shape = state.node, self._shape
         room = node.pods_max - state.pods_used
         if shape.cpu_milli:

@@ -1,9 +1,9 @@
-"""funded — whether somebody pays for a run, before it is asked where it could be.
+"""funded: decide whether a run has payers, before looking for a place.
 
-Groups that may be in several locations are paid for one after the other, each on top of those
-before it: what pays for one group once must not cost anybody the GPUs of all. Called by `resolve`,
-under its mark, before anybody is cut: what victims would free pays for nobody; and by `forecast`,
-which would else look for room at every instant at which some comes free.
+Groups that may be in several locations are funded one after the other, each on top of those before
+it, because money that pays for one group may not suffice for all. `resolve` asks in its what-if
+before it cuts anything: victims free GPUs, not money. `forecast` asks so as not to search for a
+place at every instant at which GPUs come free.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,6 @@ from leasehold.core.verdicts import Covered, Refusal, Refused
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
-
 _TRIES_MAX = 256  # in search of payers for all groups
 
 
@@ -31,8 +30,11 @@ def funded(
     *,
     locations: list[Location],
 ) -> list[Location] | Refused:
-    """Where somebody pays for all of it; if groups may be in several locations, for one of them,
-    and for all of them together."""
+    """Return the locations in which the run has payers, or the refusal.
+
+    If its groups may be split over locations, each must be able to pay for one group, and all of
+    them together for the whole run.
+    """
     gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
     answers = [_cover(world, wish, each, gpus, at=at, now=now) for each in locations]
     paired = zip(locations, answers, strict=True)
@@ -53,8 +55,10 @@ def paid_on_empty_fleet(
     now: Instant,
     but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Why nobody pays for it then, wherever it is; None if somebody does. `rooms`: how many groups
-    each location could hold if it were empty."""
+    """Return why the run has no payers at `at`, in whatever place; None if it has.
+
+    `rooms`: location -> number of groups it could hold if it were empty.
+    """
     want, groups = wish.want, len(wish.want.groups)
     answers = {
         location: _cover(world, wish, location, want.gpus, at=at, now=now, but=but)
@@ -87,9 +91,12 @@ def nobody_pays(
     returned: Collection[str] = (),
     but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Why nobody pays for it then, wherever there is room; None if somebody does. `rooms`: how many
-    groups each location could hold if it were empty. `returned`: leases whose money has come back.
-    `but`: envelopes that are not asked."""
+    """Return why the run has no payers at `at` in any place it could use; None if it has.
+
+    - `rooms`: location -> number of groups it could hold if it were empty
+    - `returned`: leases whose money has come back
+    - `but`: envelopes that must not pay
+    """
     with world.what_if.opened():
         calendar.respect(world, wish.run.uid, wish.limit)
         for name in sorted(returned):
@@ -104,7 +111,7 @@ def nobody_pays(
 
 
 def is_split(world: World, wish: Wish, locations: Sequence[Location]) -> bool:
-    """Whether its groups may be in several locations with different payers."""
+    """Return whether the groups may be in several locations that have different payers."""
     if not wish.want.spread or len(wish.want.groups) == 1:
         return False
     return len({paid_here(world, wish.want.flavor, location) for location in locations}) > 1
@@ -135,8 +142,10 @@ def _funded_together(
     rooms: Mapping[Location, int] | None = None,
     but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Why not every group finds a payer on top of those before it; what pays for one group once
-    must not cost anybody the GPUs of all. `rooms`: how many groups each location could hold."""
+    """Return why some group finds no payer on top of the groups before it; None if all do.
+
+    `rooms`: location -> number of groups it could hold.
+    """
     left = {} if rooms is None else dict(rooms)
     refused = None
     with world.what_if.opened():
@@ -161,7 +170,7 @@ def _funded_together(
 
 
 class Bills:
-    """Who pays for one group after the other. The caller must hold an open what-if."""
+    """The payers of one group after the other. The caller must hold an open what-if."""
 
     def __init__(
         self,
@@ -179,7 +188,7 @@ class Bills:
         self._known: dict[Location, Covered | Refused] = {}
 
     def of(self, location: Location) -> Covered | Refused:
-        """For one group more, there."""
+        """Return the cover for one more group in `location`."""
         known = self._known.get(location)
         if known is None:
             known = self._known[location] = _cover(
@@ -232,7 +241,7 @@ class Bills:
 
 
 def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
-    """The first that time may help, else the first."""
+    """Return the first refusal that time may clear, otherwise the first."""
     refusals = [each for each in answers if isinstance(each, Refused)]
     if not refusals:
         return Refused(reason=Refusal.NO_SUCH_FLAVOR, remedy="no node has this flavor there")

@@ -1,8 +1,8 @@
-"""Each run's chance to be ended by a lottery that has not been drawn yet.
+"""odds: each run's chance to be drawn in a lottery that has not taken place yet.
 
-Announced with a start by cuts. Exact where there are few bundles (every order of draws is walked
-with its probability), otherwise by drawing many seeds. Works on plain counts of free GPUs per node
-instead of the World's indices, because a thousand draws are too many for those.
+Announced with a start by preemption (Q5). With few bundles the odds are exact: every order of draws
+is weighted with its probability. Otherwise many seeds are drawn. Works on counts of free GPUs per
+node instead of the World's indices, which would be too slow for a thousand draws.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from leasehold.core.world.world import World
 
 
 class Preview(Record):
-    """What resolve would do then, as far as it can be known before the draw."""
+    """The expected outcome of a preemption, as far as it is known before the draw."""
 
     deficit: int  # GPUs
     spares: int  # GPUs
-    shrunk: tuple[tuple[RunKey, int], ...]  # run, group, in the order taken
+    shrunk: tuple[tuple[RunKey, int], ...]  # (run, group), in the order taken
     left_to_lottery: int  # GPUs
-    odds: tuple[tuple[RunKey, int], ...] | None  # run, percent; None: not computed
+    odds: tuple[tuple[RunKey, int], ...] | None  # (run, percent); None: not computed
 
 
 def preview(
@@ -41,8 +41,11 @@ def preview(
     now: Instant,
     may_sample: Callable[[], bool],
 ) -> Preview:
-    """Run resolve for an instant, up to the draw. Where exact odds are too dear, ask whether to
-    sample."""
+    """Preview the preemption at `at`, up to the draw.
+
+    If there are too many bundles for exact odds, calls `may_sample` to ask whether sampling is
+    allowed.
+    """
     with world.what_if.opened():
         arena = Arena(world, wish, calendar, planned, at=at, now=now)
         deficit, scope = arena.deficit(), arena.scope()
@@ -68,12 +71,13 @@ _Drawn = list[tuple[Bundle, Cut]]
 
 
 class _Counts:
-    """Free GPUs by node, less what entries keep (which may be more), and whether all groups fit."""
+    """Free GPUs per node, minus those kept for entries (possibly negative), and whether all
+    groups fit."""
 
     def __init__(self, world: World, wish: Wish, arena: Arena) -> None:
         want = wish.want
         self._arena = arena
-        self._gains: dict[str, int] = {}  # GPUs that the end of a lease leaves to the run
+        self._gains: dict[str, int] = {}  # lease -> GPUs the run gains when the lease ends
         self._ended: Counter[str] = Counter()
         self._gpus = want.pod_gpus
         self._per_group = want.pods + want.spares
@@ -101,7 +105,7 @@ class _Counts:
         return max(self._gpus, (pods - room) * self._gpus)
 
     def shift(self, cut: Cut, sign: int) -> None:
-        """End the leases of a cut, or take that back; a lease may be in several cuts."""
+        """Apply a cut (`sign` 1) or undo it (-1). A lease may be part of several cuts."""
         for lease in cut.leases:
             before = self._ended[lease.name]
             self._ended[lease.name] = before + sign
@@ -121,7 +125,7 @@ class _Counts:
         return known
 
     def ended(self, drawn: _Drawn) -> list[Bundle]:
-        """Which of the drawn stay drawn after pruning; everything is put back afterwards."""
+        """Return the drawn bundles that are left after pruning (R6). Undoes all cuts in `drawn`."""
         kept = list(drawn)
         for each in reversed(drawn):
             self.shift(each[1], -1)
@@ -143,6 +147,8 @@ def _odds(
     planned: PlannedSite,
     may_sample: Callable[[], bool],
 ) -> tuple[tuple[RunKey, int], ...] | None:
+    """Return (run, percent) for every run with a bundle; None if sampling would be needed but is
+    not allowed."""
     bundles = [each for found in urn.choices().values() for each in found]
     if len(bundles) <= world.policy.odds_exact_bundles_max:
         weighted = _every_order(counts, urn, cut_of)
@@ -164,6 +170,11 @@ def _percent(chance: Fraction) -> int:
 def _every_order(
     counts: _Counts, urn: Urn, cut_of: Callable[[Bundle], Cut]
 ) -> Iterator[tuple[Fraction, list[Bundle]]]:
+    """Yield (probability, bundles that end) for every possible sequence of draws.
+
+    Example: owner a has bundle a1, owner b has b1 and b2, and one draw suffices: a1 with 1/2, b1
+    and b2 with 1/4 each (R5).
+    """
     drawn: _Drawn = []
 
     def walk(urn: Urn, weight: Fraction) -> Iterator[tuple[Fraction, list[Bundle]]]:
@@ -194,6 +205,8 @@ def _sampled(
     planned: PlannedSite,
     seeds: int,
 ) -> Iterator[tuple[Fraction, list[Bundle]]]:
+    """Yield (weight, bundles that end) for `seeds` fixed seeds. A seed follows from the domains,
+    so the odds can be repeated."""
     cuts: dict[str, Cut] = {}
     for index in range(seeds):
         seed = hashlib.sha256(f"odds\n{planned.domains}\n{index}".encode()).hexdigest()

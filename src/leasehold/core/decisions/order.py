@@ -1,7 +1,7 @@
-"""order — who is ahead of whom in line: by arrival, then by name.
+"""order: the order of the queue, by arrival and then by name (Q1).
 
-The one place that knows; a requeued run keeps its place. Asked by the queue, by grows, by cuts
-(whom one may not be cut for) and by whoever tells people about the line.
+The only definition of it. A requeued run keeps its place. Used by the queue, by grows and
+preemption, and by the questions about the queue.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from leasehold.core.world.world import World
 
 
 def place_of(run: Run) -> tuple[Instant, int, str, str]:
-    """Whoever has the lesser one is ahead."""
+    """Return the sort key of the queue; the lesser key is ahead."""
     return run.created, run.number, run.namespace, run.name
 
 
@@ -21,6 +21,6 @@ def is_ahead(run: Run, of: Run) -> bool:
 
 
 def in_order(world: World, uids: Iterable[Uid]) -> list[Run]:
-    """Those of these runs that are there, first come first."""
+    """Return the existing runs among `uids` in queue order."""
     runs = [world.runs[uid] for uid in uids if uid in world.runs]
     return sorted(runs, key=place_of)

@@ -1,7 +1,8 @@
-"""overdraft — an envelope pays for more than it may; what of it is too much, and what may be cut.
+"""overdraft: find what an envelope pays for beyond its caps, and preempt it (O1 to O4).
 
-Lowered, exhausted or closed: each way is an *excess*, a set of leases of which so many GPUs must
-find another payer or end. Nobody is chosen whom the envelope does not pay for.
+The envelope may be lowered, exhausted, closed or deleted. Each case gives an `Excess`: a set of
+leases and the number of their GPUs that must find another payer or end. Only leases that this
+envelope pays for are cut.
 """
 
 from collections.abc import Callable
@@ -17,16 +18,16 @@ from leasehold.core.world.world import World
 
 
 class Excess(Record):
-    """So many GPUs of these leases are too much. The subject is an envelope or an aggregate."""
+    """A number of GPUs too many among these leases. The subject is an envelope or an aggregate."""
 
     subject: str
-    leases: tuple[Lease, ...]  # the scope: open, not ending
+    leases: tuple[Lease, ...]  # the scope: open leases that are not ending
     gpus: int
     why: str
 
 
 def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
-    """Every way in which an envelope is overdrawn now."""
+    """Return every excess of an envelope now."""
     envelope = world.envelopes.get(payer)
     if envelope is not None and _is_clearly_within(world, envelope, now):
         return []
@@ -51,9 +52,11 @@ def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
 
 
 def _is_clearly_within(world: World, envelope: Envelope, now: Instant) -> bool:
-    """By its sums alone, without a look at each lease: what is ending counts here, so a yes is
-    sure and a no is not. Leases are opened where their payer covers them; only an edit of the
-    envelope or of a node can put one elsewhere."""
+    """Return True if the envelope's totals alone prove that it is not overdrawn.
+
+    False proves nothing, because the totals include ending leases. A lease is opened only where its
+    payer covers it; `is_in_place` is false after an edit of the envelope or a node change.
+    """
     if not world.work.is_in_place(envelope, world.node_changes) or not envelope.in_window(now):
         return False
     account = world.accounts.of(envelope.key)
@@ -68,13 +71,16 @@ def _is_clearly_within(world: World, envelope: Envelope, now: Instant) -> bool:
 
 
 def overdrawn_gpus(world: World, payer: EnvelopeKey, now: Instant) -> int:
-    """The largest excess of an envelope itself, for people to see."""
+    """Return the largest excess of the envelope itself, for display."""
     found = [each.gpus for each in excesses(world, payer, now) if each.subject == payer]
     return max(found, default=0)
 
 
 def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
-    """When, by the mere passing of time, an envelope will be overdrawn."""
+    """Return when the envelope becomes overdrawn if nothing but time passes; FOREVER if never.
+
+    Example: with 10 GPU-hours left and 5 GPUs under leases without a limit, in two hours.
+    """
     envelope = world.envelopes.get(payer)
     if envelope is None or not world.open_by_payer.get(payer):
         return FOREVER
@@ -92,7 +98,8 @@ def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
 
 
 def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
-    """Last-bound first, then by run, group, pod and slots descending, spares after pods."""
+    """Return the leases in refinancing order (O2): last bound first, spares after pods. Ties by
+    run, group, pod and slots, descending."""
     return sorted(
         leases,
         key=lambda each: (
@@ -110,7 +117,7 @@ def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
 def other_payer(
     world: World, lease: Lease, *, now: Instant, but: tuple[EnvelopeKey, ...] = ()
 ) -> Covered | None:
-    """Who else would pay for the same slots, never the same envelope again, nor any of `but`."""
+    """Return another cover for the slots of `lease`: not its present payer and none of `but`."""
     run = world.runs.get(lease.uid)
     state = world.fleet.nodes.get(lease.node)
     if run is None or state is None:
@@ -138,7 +145,8 @@ def other_payer(
 
 
 def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant) -> Cuts | None:
-    """Spares, shrinking and lottery within what the envelope pays for."""
+    """Preempt within what the envelope pays for, until the excess is gone: spares, shrinking,
+    lottery."""
     total = sum(lease.gpus for lease in excess.leases)
     allowed = total - excess.gpus
 
@@ -160,16 +168,18 @@ def cut_shared(
     seeder: Seeder,
     now: Instant,
 ) -> Cuts | None:
-    """Find what an owner's family gives back of its envelope (O5): the same phases among `leases`,
-    and as in any overdraft no run is protected. `end` and `restore` account for the money of a
-    lease that is cut, or is not cut after all."""
+    """Preempt shared leases so that an owner gets its own envelope back (O5).
+
+    As in any overdraft, no run is protected. `end` and `restore` apply and undo the effect of a
+    cut on the money of a lease. `covered` returns whether enough has come free.
+    """
     with world.what_if.opened():
         scope = Scope(world, leases, covered, free=end, restore=restore)
         return cut_until_it_fits(scope, seeder=seeder, now=now, but="")
 
 
 def _nothing(lease: Lease) -> None:
-    """Counting what is left of the scope needs no index."""
+    """Do nothing: `cut_overdraft` counts leases and needs no index."""
 
 
 def _standing(world: World, payer: EnvelopeKey) -> tuple[Lease, ...]:
@@ -188,7 +198,8 @@ def _over(subject: str, leases: tuple[Lease, ...], cap: int, why: str) -> Excess
 
 
 def _not_covered(world: World, envelope: Envelope, leases: tuple[Lease, ...]) -> tuple[Lease, ...]:
-    """Leases on GPUs that an edit of its flavor or selector took out of what it pays for."""
+    """Return leases in places that the envelope no longer covers after an edit of its flavor or
+    selector."""
     nodes = world.fleet.nodes
     return tuple(
         lease
@@ -235,7 +246,7 @@ def _hours(
 
 
 def _hours_left(world: World, envelope: Envelope, now: Instant) -> list[tuple[bool, GpuMs]]:
-    """What unlimited leases may still use, of all hours and of those that are lent."""
+    """Return what unlimited leases may still use, as (is_lent, GPU-ms) for each cap on hours."""
     account = world.accounts.of(envelope.key)
     limited, lent_limited = account.limited_ms(now, until=envelope.end)
     found = []
@@ -248,10 +259,10 @@ def _hours_left(world: World, envelope: Envelope, now: Instant) -> list[tuple[bo
 
 
 def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
-    """A cap that still holds all that was paid for ahead was lowered under nobody.
+    """Forget that a cap on hours was lowered if it still covers everything that was paid for ahead.
 
-    Asked at once when a Budget changes: what is spent later, in the grace of others, is not their
-    fault who declared a limit.
+    Called at once when a Budget changes. What other leases spend later must not be charged to runs
+    that declared a limit (O4).
     """
     envelope = world.envelopes.get(payer)
     for lent, left in _hours_left(world, envelope, now) if envelope is not None else []:
@@ -260,8 +271,10 @@ def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
 
 
 def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> bool:
-    """Whether a cap of hours held, at an instant that is past, all that was paid for ahead: what
-    `forgive_lowering` saw then, told from the leases."""
+    """Return whether at a past instant `at` the cap covered everything that was paid for ahead.
+
+    Derives from the leases what `forgive_lowering` saw then.
+    """
     cap = envelope.lending.max_gpu_ms if lent else envelope.max_gpu_ms
     if cap is None:
         return True
@@ -272,7 +285,7 @@ def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> 
         if lease.payer != envelope.key or (lent and lease.relation is not Relation.BORROWED):
             continue
         end = now if lease.end is None else lease.end
-        left += lease.gpus * max(0, end - max(lease.start, account.since, at))  # spent since
+        left += lease.gpus * max(0, end - max(lease.start, account.since, at))  # spent since `at`
         is_ending = lease.ending is not None and lease.ending.at <= at
         if lease.start <= at < (end if lease.end is not None else FOREVER) and not is_ending:
             left -= lease.gpus * max(0, min(_limit(world, lease), envelope.end) - at)
@@ -280,7 +293,7 @@ def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> 
 
 
 def _limit(world: World, lease: Lease) -> Instant:
-    """Up to when it was paid for ahead; nothing, without a limit."""
+    """Return until when the lease was paid for ahead; 0 without a limit."""
     run, attempt = world.runs.get(lease.uid), world.attempt_of(lease)
     if run is None or attempt is None or run.spec.max_duration is None:
         return 0
@@ -296,8 +309,8 @@ def _exhausted(
     *,
     lent: bool,
 ) -> list[Excess]:
-    """Unlimited leases when nothing is left; limited ones, too, if the cap was lowered under
-    them and is not enough for them alone."""
+    """Return the excesses if no GPU-hours are left: all unlimited leases, and limited ones only
+    if the cap was lowered and does not suffice for them alone (O4)."""
     if left > 0:
         return []
     why = "lending.maxGPUHours" if lent else "GPU-hours"

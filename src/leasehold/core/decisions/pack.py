@@ -1,7 +1,7 @@
-"""pack — where it runs. Places whole groups in domains and whole pods on nodes.
+"""pack: place a run, whole groups in domains and whole pods on nodes (P1 to P4).
 
-Reads the fleet's free counts (holds and what-ifs are already taken off there) and changes nothing:
-it works in a what-if of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
+Reads the free counts of the fleet, from which holds and what-ifs are already subtracted. Changes
+nothing: it works in a what-if of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,22 +18,22 @@ from leasehold.core.world.world import World
 
 
 class Want(Record):
-    """The groups to place: which, of how many pods and spares, of what shape, and where."""
+    """The groups to place: their indices, pods, spares and pod shape, and where they may go."""
 
     flavor: str
     groups: tuple[int, ...]
     pods: int  # per group
-    spares: int  # per group, in pods' worth of slots
+    spares: int  # per group, counted in pods
     pod_gpus: int
     cpu_milli: int = 0
     memory_bytes: int = 0
     spread: bool = True
     selector: Selector = Selector()
-    own_domains: tuple[str, ...] = ()  # where the run is already; preferred
-    last: tuple[str, ...] = ()  # nodes that rejected it: tried last
-    within: tuple[str, ...] = ()  # only these domains, where a resolution chose them
-    spares_on_reserved: bool = False  # spares lie only on nodes that other schedulers leave alone
-    only: frozenset[str] | None = None  # nodes, where its volumes can be reached from no others
+    own_domains: tuple[str, ...] = ()  # domains that the run already uses; preferred (P2)
+    last: tuple[str, ...] = ()  # nodes that rejected a bind of this attempt: tried last (P3)
+    within: tuple[str, ...] = ()  # only these domains; set by a resolution
+    spares_on_reserved: bool = False  # spares only on nodes that other schedulers leave alone
+    only: frozenset[str] | None = None  # only these nodes, because others cannot reach its volumes
 
     @property
     def gpus_per_group(self) -> int:
@@ -52,7 +52,7 @@ def wanted(
     own_domains: tuple[str, ...] = (),
     last: tuple[str, ...] = (),
 ) -> Want:
-    """These groups of a run, with the pods that they are made of."""
+    """Return the request to place these groups of a run."""
     spec = run.spec
     size = pod_size(world, run)
     return Want(
@@ -76,12 +76,13 @@ _DOMAINS_NAMED = 8  # in words for a person
 
 
 def pack(world: World, want: Want, locations: Sequence[Location]) -> Packed | Refused:
-    """All groups of `want`, placed within these locations, or why not; never a part of it."""
+    """Return a place for all groups within these locations, or why there is none; never for a
+    part."""
     return try_pack(world, want, locations) or _refusal(world.fleet, want, locations)
 
 
 def try_pack(world: World, want: Want, locations: Sequence[Location]) -> Packed | None:
-    """The same for callers that do not ask why."""
+    """Return the same as `pack`, but None instead of a refusal."""
     assert want.groups
     fleet = world.fleet
     with world.what_if.opened():
@@ -93,7 +94,7 @@ def try_pack(world: World, want: Want, locations: Sequence[Location]) -> Packed 
 
 
 def pack_in_one_domain(world: World, want: Want, locations: Sequence[Location]) -> Packed | None:
-    """All groups in the tightest domain of any of these locations, if one can hold them."""
+    """Return all groups in the tightest domain of these locations that can hold them, or None."""
     with world.what_if.opened():
         pools = _roomy(world.fleet, want, locations, len(want.groups))
         placed = _first_fit(world, want, want.groups, pools)
@@ -104,7 +105,7 @@ def pack_in_one_domain(world: World, want: Want, locations: Sequence[Location]) 
 
 
 def fits(world: World, want: Want, locations: Sequence[Location]) -> bool:
-    """The same question without the answer's details."""
+    """Return whether all groups can be placed."""
     with world.what_if.opened():
         placed = _place_all(world, want, locations)
     return placed is not None
@@ -116,7 +117,7 @@ def _packed(placed: list[PodPlace], left: tuple[tuple[str, int], ...]) -> Packed
 
 
 def pods_room(fleet: Fleet, pool: Pool, shape: Shape) -> int:
-    """How many pods of a shape a pool can take, exactly."""
+    """Return how many pods of this shape the pool can take."""
     if not shape.cpu_milli and not shape.memory_bytes and not fleet.crowded:
         return pool.room(shape.gpus)
     return sum(fleet.nodes[name].holds(shape) for name in pool.nodes)
@@ -127,7 +128,7 @@ def shape_of(want: Want) -> Shape:
 
 
 def candidate_pools(fleet: Fleet, want: Want, locations: Iterable[Location]) -> list[Pool]:
-    """Every pool the run may use, those with the fewest free GPUs first, ties by name."""
+    """Return the pools that the run may use, fewest free GPUs first, ties by name."""
     found: list[tuple[int, str]] = []
     for region, cluster in locations:
         found.extend(fleet.by_free(want.flavor, region, cluster))
@@ -144,6 +145,11 @@ def _selected(pool: Pool, want: Want) -> bool:
 
 
 def _place_all(world: World, want: Want, locations: Sequence[Location]) -> list[PodPlace] | None:
+    """Place all groups by P2, or return None if some group does not fit.
+
+    Tries one of the run's own domains for all groups; if the run has none, any domain that holds
+    all groups; then group by group, in own domains first.
+    """
     fleet = world.fleet
     own = [
         fleet.pools[(want.flavor, domain)]
@@ -172,7 +178,7 @@ def _place_all(world: World, want: Want, locations: Sequence[Location]) -> list[
 
 
 def _roomy(fleet: Fleet, want: Want, locations: Sequence[Location], groups: int) -> Iterable[Pool]:
-    """Pools with enough free GPUs for so many groups, the tightest first, found by bisection."""
+    """Yield pools with enough free GPUs for `groups` groups, tightest first, found by bisection."""
     needed = want.gpus_per_group * groups
     tails = []
     for location in locations:
@@ -211,12 +217,13 @@ def _first_fit(
 
 
 def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
-    """All groups in one pool. What it takes stays taken (the caller must hold an open what-if)."""
+    """Place all groups in one pool, or return None. The caller must hold an open what-if: on
+    success the pods stay planned in it."""
     fleet = world.fleet
     shape = shape_of(want)
     last = frozenset(want.last)
     placed: list[PodPlace] = []
-    # Where spares can lie only on some nodes, pods leave those to them as long as there are others.
+    # If only some nodes may hold spares, pods use those nodes only if there are no others.
     kept, barred = _for_spares(fleet, want, pool)
     unreached = frozenset() if want.only is None else frozenset(pool.nodes) - want.only
     for group in groups:
@@ -242,7 +249,7 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
 
 
 def _for_spares(fleet: Fleet, want: Want, pool: Pool) -> tuple[frozenset[str], frozenset[str]]:
-    """The nodes that spares can lie on and the others, where that makes a difference."""
+    """Return the nodes that may and may not hold spares; both empty if there is no restriction."""
     if not want.spares or not want.spares_on_reserved:
         return frozenset(), frozenset()
     reserved = frozenset(name for name in pool.nodes if fleet.nodes[name].node.is_reserved)
@@ -258,8 +265,12 @@ def best_node(
     *,
     never: Collection[str] = (),
 ) -> str | None:
-    """Best fit, nodes in use before empty ones; of those it would rather not use only if there is
-    no other, and the last ones only then."""
+    """Return the best node for a pod, or None (P3).
+
+    Best fit, nodes in use before empty ones. Nodes in `rather_not` are chosen only if there is no
+    other, and those in `last` only after them. Example: a pod of 2 GPUs and nodes a (8 free,
+    empty), b (3 free) and c (2 free): c, otherwise b, otherwise a.
+    """
     best: tuple[bool, bool, str] | None = None
     gpus = shape.gpus
     for bucket in sorted((each for each in pool.buckets if each >> 1 >= gpus), key=_use_first):
@@ -333,7 +344,8 @@ def _too_few(asked: int) -> str:
 
 
 def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
-    """GPUs are there; where its volumes can be reached they are not."""
+    """Return the refusal if there are enough free GPUs, but not where its volumes can be
+    reached."""
     assert want.only is not None, "whoever has no such volumes is not asked"
     names = [name for pool in pools for name in pool.nodes if name in want.only]
     free = sum(fleet.nodes[name].free for name in names)
@@ -349,7 +361,7 @@ def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
 
 
 def _no_place_for_spares(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
-    """GPUs are there; where a spare can lie they are not."""
+    """Return the refusal if there are enough free GPUs, but too few where spares may be."""
     states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
     free = sum(state.free for state in states if state.node.is_reserved)
     asked = want.spares * want.pod_gpus * len(want.groups)
@@ -366,14 +378,15 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Ref
 
 
 def _has_gpus(want: Want, pools: Sequence[Pool]) -> bool:
-    """Whether it would fit if pods asked for GPUs only."""
+    """Return whether the request would fit if pods needed only GPUs."""
     per_group = want.pods + want.spares
     rooms = [pool.room(want.pod_gpus) // per_group for pool in pools]
     return (sum(rooms) if want.spread else max(rooms)) >= len(want.groups)
 
 
 def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
-    """GPUs are there; what else a pod needs on the same node is not."""
+    """Return the refusal if there are enough free GPUs, but not enough CPU, memory or pods
+    beside them."""
     states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
     states = [state for state in states if state.free >= want.pod_gpus]
     asked = {"CPU": want.cpu_milli, "memory": want.memory_bytes, "pods": 1}

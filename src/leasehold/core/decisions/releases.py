@@ -1,8 +1,7 @@
-"""When the slots of a node come free, as far as it is known. A lease is counted once, whoever asks.
+"""releases: when the slots of a node come free, as far as that is known.
 
-`calendar` asks in order to keep no more than plans will miss, `outlook` in order to find the first
-instant at which something fits. A slot under two leases (a spare and its filler) is free when both
-have ended.
+`calendar` uses it to keep no more GPUs than plans will need, `outlook` to find the first instant at
+which something fits. A slot under two leases (a spare and its filler) is free when both ended.
 """
 
 from collections.abc import Collection
@@ -14,9 +13,10 @@ from leasehold.core.world.world import World
 def releases_on(
     world: World, node: str, *, after: Instant, gone: Collection[str] = ()
 ) -> dict[int, Instant]:
-    """By slot; FOREVER if no end is known. Who is overdue may stay for ever.
+    """Return slot -> instant at which the slot comes free; FOREVER if no end is known.
 
-    `gone`: leases whose slots the asker has given back already; they come free no second time."""
+    Overdue leases count as never ending. `gone`: leases whose slots the caller has already freed.
+    """
     found: dict[int, Instant] = {}
     for name in world.open_by_node.get(node, ()):
         if name not in gone:

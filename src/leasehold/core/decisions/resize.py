@@ -1,4 +1,4 @@
-"""resize — how far an elastic run can grow now, and which groups it gives up when it shrinks."""
+"""resize: how far an elastic run can grow, and which groups it gives up when it shrinks."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from leasehold.core.world.world import World
 
 
 def grow_targets(spec: RunSpec, width: int) -> Iterator[int]:
-    """Widths on the step grid above `width` up to the desired one, the widest first."""
+    """Yield the widths on the step grid above `width`, from the desired one downwards."""
     assert spec.malleable is not None
     grid = spec.malleable
     target = grid.desired_gpus
@@ -18,7 +18,8 @@ def grow_targets(spec: RunSpec, width: int) -> Iterator[int]:
 
 
 def groups_to_give_up(groups: dict[int, list[Lease]], spec: RunSpec, width: int) -> list[int]:
-    """Down to the desired width: borrowed groups first, then the highest index."""
+    """Return the groups to give up to reach the desired width: borrowed ones first, then by
+    highest index (E2)."""
     assert spec.malleable is not None
     excess = width - max(spec.malleable.desired_gpus, spec.malleable.min_gpus)
     count = -(-excess // spec.group_gpus)
@@ -31,7 +32,7 @@ def _is_borrowed(leases: list[Lease]) -> bool:
 
 
 def may_resize(world: World, uid: str, now: Instant) -> Instant:
-    """The first instant at which this run may be resized (again)."""
+    """Return the first instant at which the run may be resized (again)."""
     book = world.books.get(uid)
     if book is None or book.resized_at is None:
         return now

@@ -1,8 +1,8 @@
-"""resolve — make room for a run whose start by cuts has come, by the published rules (R1 to R7).
+"""resolve: preempt for a run whose start by preemption is due, by rules R1 to R7.
 
 Only leases in the domains of its site may be cut: spares, then groups by rounds, then the lottery,
-stopping as soon as the run fits there; then every victim without whom it still fits is given back.
-Changes nothing: it works in a what-if.
+until the run fits there. Then each victim that is not needed is given back. Changes nothing: it
+works in a what-if.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,7 @@ from leasehold.core.world.world import World
 
 
 class PlannedSite(Record):
-    """The site of a run as its reservation has it."""
+    """The site of a run as recorded in its Reservation."""
 
     domains: tuple[str, ...]
     money: tuple[Held, ...]
@@ -32,7 +32,7 @@ class PlannedSite(Record):
         return tuple(sorted({each.location for each in self.money}))
 
     def groups_at(self, want: Want) -> dict[Location, int]:
-        """How many groups are paid for in each location."""
+        """Return how many groups are paid for in each location."""
         found: dict[Location, int] = {}
         for each in self.money:
             found[each.location] = found.get(each.location, 0) + each.gpus
@@ -58,11 +58,13 @@ class PlannedSite(Record):
 
 
 class Resolved(Record):
+    """The outcome of a preemption: what is cut, and where the run goes."""
+
     cuts: Cuts
-    plan: Admitted  # where it goes once the victims are gone
+    plan: Admitted  # where the run goes once the victims are gone
     deficit: int  # GPUs
-    need: tuple[tuple[int, int], ...]  # group, GPUs
-    free: tuple[tuple[str, int], ...]  # node, GPUs
+    need: tuple[tuple[int, int], ...]  # (group, GPUs)
+    free: tuple[tuple[str, int], ...]  # (node, GPUs)
 
 
 def resolve(
@@ -74,7 +76,7 @@ def resolve(
     now: Instant,
     seeder: Seeder,
 ) -> Resolved | Refused:
-    """What must be cut so that the run fits in its site's domains, or why that is no answer."""
+    """Return what must be cut so that the run fits in its site's domains, or why nothing helps."""
     with world.what_if.opened():
         arena = Arena(world, wish, calendar, planned, at=now, now=now)
         deficit, free = arena.deficit(), arena.free()
@@ -92,13 +94,15 @@ def resolve(
 
 
 def is_going(lease: Lease, now: Instant) -> bool:
-    """Whether a lease that is ending counts as gone: until its deadline (R1)."""
+    """Return whether an ending lease counts as gone, which it does until its deadline (R1)."""
     return lease.ending is not None and now < lease.ending.deadline
 
 
 def let_go(world: World, *, now: Instant) -> set[str]:
-    """Give back the GPUs and the money of leases that are ending, and return their names. The
-    caller must hold an open what-if."""
+    """Give back the GPUs and money of ending leases and return their names.
+
+    The caller must hold an open what-if.
+    """
     going = {name for name in world.ending if is_going(world.leases[name], now)}
     for name in sorted(going):
         world.fleet.give(world.leases[name])
@@ -117,9 +121,10 @@ def not_enough(want: Want, deficit: int) -> Refused:
 
 
 class Arena:
-    """The domains of a site as the run finds them at an instant.
+    """The domains of a site, in the state in which the run finds them at `at`.
 
-    The caller must hold an open what-if."""
+    The caller must hold an open what-if.
+    """
 
     def __init__(
         self,
@@ -144,7 +149,7 @@ class Arena:
         self.kept: Kept = as_found_by(world, wish, calendar, start=at, gone=self._gone)
 
     def scope(self) -> Scope:
-        """Everything in these domains may be cut until the run fits."""
+        """Return the scope: every lease of another run in these domains."""
         leases = [
             lease
             for pool in self.pools
@@ -179,7 +184,7 @@ class Arena:
         ]
 
     def _room(self, pools: Collection[Pool]) -> int:
-        """How many groups fit."""
+        """Return how many groups fit in these pools."""
         want = self._wish.want
         rooms = [
             pods_room(self._world.fleet, pool, shape_of(want)) // (want.pods + want.spares)
@@ -188,7 +193,7 @@ class Arena:
         return sum(rooms) if want.spread else max(rooms, default=0)
 
     def deficit(self) -> int:
-        """GPUs of pods without a place."""
+        """Return the GPUs of the pods that have no place."""
         want, fleet = self._wish.want, self._world.fleet
         room = sum(pods_room(fleet, pool, shape_of(want)) for pool in self.pools)
         return max(0, want.gpus // want.pod_gpus - room) * want.pod_gpus
@@ -199,7 +204,7 @@ class Arena:
         return tuple((name, nodes[name].free) for name in names if nodes[name].free)
 
     def packed(self) -> Packed | None:
-        """Where all groups go, as things are in the what-if."""
+        """Return places for all groups in the present state of the what-if, or None."""
         places: list[PodPlace] = []
         left = list(self._wish.want.groups)
         for pools, count in self._by_location():

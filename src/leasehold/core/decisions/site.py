@@ -1,7 +1,8 @@
-"""The site of a start by cuts: where the run fits once all leases that may be cut are gone (Q5).
+"""site: choose where a start by preemption will take place (Q5).
 
-The place is chosen before the victims, where the loss is least (R2). Losses are counted, lease by
-lease and node by node; nobody's cuts are played out. Changes nothing.
+The site is the place where the run fits once all preemptible leases are gone. It is chosen before
+the victims, where the loss is least (R2). Losses are counted lease by lease and node by node; no
+lottery is simulated. Changes nothing.
 """
 
 from collections.abc import Collection, Iterator
@@ -27,12 +28,13 @@ NOTHING: Loss = (0, 0, 0)
 
 
 class Site(Record):
-    """Places and payers, and what was compared to choose them."""
+    """Places and payers of a start by preemption, and the losses that were compared."""
 
-    places: tuple[tuple[str, int], ...]  # node, GPUs
+    places: tuple[tuple[str, int], ...]  # (node, GPUs)
     money: tuple[Held, ...]
     domains: tuple[str, ...]
-    losses: tuple[tuple[str, int, int, int], ...] = ()  # of the first group, in each domain
+    # of the first group, in each domain that was tried
+    losses: tuple[tuple[str, int, int, int], ...] = ()
 
 
 def money_of(covered: Covered, location: Location) -> tuple[Held, ...]:
@@ -52,9 +54,11 @@ def choose_site(
     within: tuple[str, ...] = (),
     returned: Collection[str] = (),
 ) -> Site | None:
-    """A site for a start at that instant. Payers are found as if nobody were cut; their windows
-    stay open for the tenure. `within`: only these domains. `returned`: leases whose money comes
-    back first (O5)."""
+    """Return a site for a start at `at`, or None.
+
+    Payers are found as if nothing were preempted, and their windows must stay open for `minTenure`
+    more (Q5). `within`: only these domains. `returned`: leases whose money comes back first (O5).
+    """
     with world.what_if.opened():
         world.fleet.tolerate(wish.run.spec.tolerations)
         calendar.respect(world, wish.run.uid, wish.limit)
@@ -64,6 +68,7 @@ def choose_site(
 
 
 def _choose(world: World, wish: Wish, ground: "Ground") -> Site | None:
+    """Choose places and payers: one location for the whole run, otherwise one per group (P4)."""
     groups = len(wish.want.groups)
     funded = _funded(world, wish, ground, wish.want.gpus, borrowed=wish.borrowed_already)
     for location, covered in funded:
@@ -89,7 +94,7 @@ def _choose(world: World, wish: Wish, ground: "Ground") -> Site | None:
 def _funded(
     world: World, wish: Wish, ground: "Ground", gpus: int, *, borrowed: int
 ) -> list[tuple[Location, Covered]]:
-    """The locations where so many GPUs are paid for, best first (P4)."""
+    """Return the locations in which `gpus` GPUs are paid for, best first (P4)."""
     found = []
     for location in locations_for(world, wish.run.spec):
         ask = ask_for(wish, location, gpus, start=ground.at, borrowed=borrowed)
@@ -101,8 +106,10 @@ def _funded(
 
 
 class Ground:
-    """What each node would have for a run if all leases that may be cut were gone, and at which
-    loss. Its places fill up group by group."""
+    """What each node would offer a run, and at which loss, if all preemptible leases were gone.
+
+    Its places fill up as groups are put there.
+    """
 
     def __init__(
         self,
@@ -125,7 +132,7 @@ class Ground:
         self._losses: dict[str, Loss] = {}
 
     def holds(self, places: tuple[tuple[str, int], ...]) -> bool:
-        """Whether these places are a site."""
+        """Return whether these places are still a site."""
         nodes = self._world.fleet.nodes
         return all(
             name in nodes and nodes[name].takes_work and self._node(name).room >= gpus
@@ -133,13 +140,17 @@ class Ground:
         )
 
     def losses_in(self, domains: Collection[str]) -> tuple[tuple[str, int, int, int], ...]:
-        """What the first group would cost in each of these domains, where it fits."""
+        """Return the loss of the first group in each of these domains in which it fits."""
         count = 1 if self._wish.want.spread else len(self._wish.want.groups)
         tried = {domain: self._try(count, domain) for domain in sorted(domains)}
         return tuple((domain, *found[0]) for domain, found in tried.items() if found is not None)
 
     def put(self, groups: int, location: Location) -> bool:
-        """Each group goes to the domain with the least loss; all to one, if they may not spread."""
+        """Put groups into the location, each in the domain with the least loss; False if they do
+        not fit.
+
+        If groups may not spread, all go to one domain.
+        """
         before = dict(self._taken)
         domains = sorted(d for d, pool in self._pools.items() if pool.home[1:] == location)
         for count in [1] * groups if self._wish.want.spread else [groups]:
@@ -157,7 +168,10 @@ class Ground:
         return True
 
     def _try(self, groups: int, domain: str) -> tuple[Loss, dict[str, int]] | None:
-        """Pod by pod, each on the node where it costs least."""
+        """Return the loss and the new places if the groups went to this domain, or None.
+
+        Each pod goes to the node where it costs least.
+        """
         want, taken = self._wish.want, dict(self._taken)
         total = NOTHING
         names = [n for n in self._pools[domain].nodes if want.only is None or n in want.only]
@@ -221,7 +235,8 @@ class Ground:
         )
 
     def _left(self, state: NodeState, gone: set[str]) -> int:
-        """GPUs of a node for the whole of the run, if these leases were gone."""
+        """Return the GPUs of a node that the run can use for its whole duration if the leases
+        `gone` ended."""
         world, name = self._world, state.node.name
         over, taken = set(gone), 0
         for lease_name in world.open_by_node.get(name, ()):
@@ -245,16 +260,22 @@ class Ground:
 
 
 class _Node:
+    """GPUs that one node could offer, by what would be lost for them."""
+
     __slots__ = ("free", "is_reserved", "room", "shrink", "spare")
 
     def __init__(self, room: int, free: int, spare: int, shrink: int, *, is_reserved: bool) -> None:
-        self.room = room  # GPUs if all that may be cut were gone
-        self.free = free  # GPUs if nobody were cut
+        self.room = room  # GPUs if all preemptible leases were gone
+        self.free = free  # GPUs without any preemption
         self.spare, self.shrink = spare, shrink
         self.is_reserved = is_reserved
 
     def loss(self, gpus: int) -> Loss:
-        """What so many GPUs cost: spares first, then shrinking, then the lottery."""
+        """Return the loss for `gpus` GPUs on this node: free ones, then spares, shrinking, lottery.
+
+        Example: 8 GPUs on a node with 3 free, 2 under spares and 1 under a group that may be shrunk
+        lose 2 by lottery, 1 by shrinking and 2 of spares.
+        """
         missing = max(0, gpus - self.free)
         spares = min(missing, self.spare)
         shrunk = min(missing - spares, self.shrink)
@@ -262,7 +283,7 @@ class _Node:
 
 
 class _Kinds:
-    """By which step of R3 a lease may be cut for a run that starts at an instant; "" if by none."""
+    """The step of R3 by which a lease may be cut for a run that starts at `at`; "" if by none."""
 
     def __init__(self, world: World, uid: Uid, *, at: Instant, now: Instant) -> None:
         self._world, self._uid = world, uid
@@ -305,7 +326,7 @@ def _minus(one: Loss, other: Loss) -> Loss:
 
 
 def protections_ending(world: World, after: Instant) -> Iterator[Instant]:
-    """When runs may be drawn again."""
+    """Yield the ends of protections after `after`."""
     for uid in world.open_by_run:
         run = world.runs.get(uid)
         until = protected_until(world, run) if run is not None else None

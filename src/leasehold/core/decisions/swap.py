@@ -1,8 +1,8 @@
-"""swap — spares take over the pods of a failed or a drained node, capacity for capacity.
+"""swap: let spares take over the pods of a failed or drained node (S2).
 
-Decides for all lost pods of one group at once: either every one of them finds a spare's worth of
-slots in its group's domain, or none is swapped and the caller gives the group or the gang up, or
-(`drain`) leaves it where it is.
+Decides for all lost pods of one group together. If not every pod finds a spare's slots in the
+group's domain, none is swapped: the caller gives up the group or the gang, or (`drain`) leaves it
+where it is.
 """
 
 from leasehold.core.facts import Cause, Closed, Lease, Node, Record, Role, Uid
@@ -10,7 +10,7 @@ from leasehold.core.world.world import World
 
 
 class Takeover(Record):
-    """One failed pod and the spare leases whose slots it gets."""
+    """One lost pod, and the spare leases whose slots it gets."""
 
     failed: tuple[Lease, ...]  # the pod's leases, one per payer
     spares: tuple[Lease, ...]
@@ -19,8 +19,10 @@ class Takeover(Record):
 
 
 def swap(world: World, lost: list[list[Lease]], *, lasting: bool = False) -> list[Takeover] | None:
-    """A spare for every lost pod of one group (each given by its leases), or None. Only a
-    `lasting` spare will do if its node must not be one that is being emptied itself."""
+    """Return a spare for every lost pod of one group, or None if there are too few.
+
+    Each pod is given by its leases. `lasting`: do not use spares on nodes under drain.
+    """
     assert lost
     first = lost[0][0]
     spares = [
@@ -41,7 +43,8 @@ def swap(world: World, lost: list[list[Lease]], *, lasting: bool = False) -> lis
 
 
 def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]:
-    """Pods of a live unit that were lost and not replaced, by group, each by its last leases."""
+    """Return pods of a live unit that were lost and not replaced: group -> pods, each by its
+    last leases."""
     book = world.books[uid]
     attempt = book.units[unit].last
     assert attempt is not None
@@ -65,8 +68,8 @@ def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]
 
 
 def _was_lost(lease: Lease) -> bool:
-    """Lost while it should have gone on; one that was ending anyway leaves no vacancy, unless it
-    ended in order to move."""
+    """Return whether the lease was lost while it should have gone on. A lease that was ending
+    anyway leaves no vacancy, unless it ended in order to move."""
     closed = lease.closed
     if closed is None:
         return False
@@ -78,7 +81,8 @@ def _was_lost(lease: Lease) -> bool:
 
 
 def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
-    """Pods of a group that were told to leave a drained node for a spare, each by its leases."""
+    """Return pods of a group that are moving from a draining node to a spare, each by its
+    leases."""
     found: dict[str, list[Lease]] = {}
     for name in sorted(world.moving):
         lease = world.leases[name]
@@ -88,14 +92,15 @@ def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
 
 
 def awaits_takeover(world: World, spare: Lease) -> bool:
-    """Whether a lost pod of its group will move here as soon as the filler has gone, or one that
-    is leaving a drained node as soon as it has ended."""
+    """Return whether a pod of the spare's group is waiting to move here: a lost one, or one that
+    leaves a draining node."""
     assert spare.role is Role.SPARE, spare.name
     if world.moving and moving(world, spare.uid, spare.group):
         return True
     unit = world.unit_of(spare.uid, spare.group)
     book = world.books.get(spare.uid)
-    known = None if book is None else book.units.get(unit)  # one that is only supposed is in none
+    # a unit that is only assumed has no entry
+    known = None if book is None else book.units.get(unit)
     attempt = None if known is None else known.last
     if attempt is None or attempt.why is None:
         return False  # nothing of this attempt has ended yet
@@ -103,7 +108,7 @@ def awaits_takeover(world: World, spare: Lease) -> bool:
 
 
 def _spares(world: World, uid: str, group: int) -> list[Lease]:
-    """The group's spares on nodes that can be heard and are alive, by spare index."""
+    """Return the group's spares on ready nodes, by index."""
     leases = (world.leases[name] for name in world.open_by_run.get(uid, ()))
     usable = [
         lease
@@ -118,7 +123,8 @@ def _spares(world: World, uid: str, group: int) -> list[Lease]:
 
 
 def _can_take_over(node: Node) -> bool:
-    """A cordoned node may still be swapped to: its slots are the run's already."""
+    """Return whether the node can be swapped to. A cordoned node can: the run already has its
+    slots."""
     return node.ready and not node.fenced
 
 

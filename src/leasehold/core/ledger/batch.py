@@ -1,11 +1,12 @@
-"""One batch of the ledger: everything that one compare-and-swap of the head makes true.
+"""One batch of the ledger: everything that one compare-and-swap of the head commits.
 
-Built by the committer, folded by `core.world`, walked by `verify`. The wire form is the
-exported line of `docs/ledger-format.md`: parts that are empty are left out, times are integer
-milliseconds, and lease specs are those of the objects. A closure `Fail` may carry its `cause`
-(Exit, Rejected, Deleted or Refused): only `Exit` is the workload's own fault. Any may carry
-`began`: until then its pod was starting; one by which work was lost `saved`: what lies before that
-was not.
+Built by the committer, folded by `core.world`, checked by `verify`. The wire form is the exported
+line of `docs/ledger-format.md`: empty parts are left out, times are integer milliseconds, lease
+specs are those of the objects. Optional members of a closure:
+
+- `cause`, for `Fail` only: Exit and Unstarted are the workload's own fault
+- `began`: when its pod started to run; before that it was starting up
+- `saved`, if work was lost: work before this instant was saved
 """
 
 import msgspec
@@ -20,7 +21,7 @@ from leasehold.core.units import Instant
 
 
 class NodeFact(Record):
-    """What decisions rest on of a node; `gone` when it was deleted."""
+    """What decisions use of a node; `gone` if the node was deleted."""
 
     name: str
     gpus: int = 0
@@ -30,7 +31,7 @@ class NodeFact(Record):
 
 
 class Closing(Record):
-    """A lease that ended; what else is known of its `Closure` says what its time was for."""
+    """The end of a lease; the optional members are those of its `Closure`."""
 
     lease: str
     end: Instant
@@ -52,7 +53,7 @@ def closing_of(lease: str, closure: Closure) -> Closing:
 
 
 def closure_of(closing: Closing, batch: int) -> Closure:
-    """Raises `ValueError` if its reason is none."""
+    """Return the closure. Raises ValueError if the reason is unknown."""
     return Closure(
         why=parse_why(closing.reason),
         at=closing.end,
@@ -64,11 +65,14 @@ def closure_of(closing: Closing, batch: int) -> Closure:
 
 
 def resolution_digest(resolution: Resolution) -> Digest:
-    """What a batch says of a Resolution that it commits."""
+    """Return the digest under which a batch commits this Resolution."""
     return digest_of(resolution_spec(resolution))
 
 
 class Batch(Record):
+    """One batch: facts, announcements, leases that opened, are ending or closed, and
+    resolutions."""
+
     seq: int
     epoch: int
     instant: Instant
@@ -82,7 +86,7 @@ class Batch(Record):
 
     @property
     def is_empty(self) -> bool:
-        """It says nothing: a seal, or not worth a commit."""
+        """Return whether the batch has no content: it is a seal, or not worth a commit."""
         return not (
             self.facts_budgets
             or self.facts_nodes
@@ -95,7 +99,7 @@ class Batch(Record):
 
 
 def batch_to_wire(batch: Batch) -> Wire:
-    """The member `batch` of its line."""
+    """Return the member `batch` of the exported line."""
     wire: Wire = {"seq": batch.seq, "epoch": batch.epoch, "instant": batch.instant}
     facts = {
         "budgets": [_budget_to_wire(name, spec) for name, spec in batch.facts_budgets],
@@ -122,7 +126,7 @@ def batch_to_wire(batch: Batch) -> Wire:
 
 
 def line(batch: Batch, digest_before: Digest) -> Wire:
-    """The exported line; its digest is the one after the batch."""
+    """Return the exported line. Its digest is the one after the batch."""
     wire = batch_to_wire(batch)
     digest = next_digest(digest_before, canonical(wire))
     return {"seq": batch.seq, "epoch": batch.epoch, "digest": digest, "batch": wire}
@@ -152,7 +156,7 @@ def _closing_to_wire(closing: Closing) -> Wire:
 
 
 class _Strict(Record, forbid_unknown_fields=True):
-    """A line that says more than we understand must not be folded as if it did not."""
+    """Rejects unknown members: a line with content we do not understand must not be folded."""
 
 
 class _BudgetWire(_Strict):
@@ -215,7 +219,7 @@ class _BatchWire(_Strict):
 
 
 class _SkimmedWire(_Strict):
-    """The same members, of which those about leases are passed over unread."""
+    """The same members as `_BatchWire`; those about leases are not decoded."""
 
     seq: int
     epoch: int
@@ -237,7 +241,7 @@ def batch_from_json(encoded: bytes) -> Batch:
 
 
 def skimmed_from_json(encoded: bytes) -> Batch:
-    """A batch without its leases: for whoever has their objects, and needs what else it says."""
+    """Decode a batch without its leases, for callers that read the Lease objects instead."""
     wire = _skim(encoded)
     return _from_struct(
         _BatchWire(
@@ -252,7 +256,7 @@ def skimmed_from_json(encoded: bytes) -> Batch:
 
 
 def batch_from_wire(wire: Wire) -> Batch:
-    """Raises `msgspec.ValidationError` with the path when it is no batch."""
+    """Decode a batch. Raises `msgspec.ValidationError` with the path of the first bad member."""
     return _from_struct(msgspec.convert(wire, _BatchWire))
 
 

@@ -1,8 +1,8 @@
-"""What leases of the past cost one envelope, exactly, without the leases themselves.
+"""The exact past cost of one envelope, kept without the individual leases.
 
-A step function of time: so many GPUs were paid for from here to there, and so many of them were
-lent. `core.world.accounts` asks it for the sum since the begin of a window, wherever an edit moves
-that; `core.world.compaction` adds the leases that leave the World. Two steps at an instant are one.
+Stored as a step function of time: how many GPUs were paid for, and how many of them were lent.
+`core.world.accounts` sums it from the start of a window, which may move when a Budget is edited;
+`core.world.compaction` adds leases that leave the World. Steps at the same instant are merged.
 """
 
 from array import array
@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from leasehold.core.facts import Lease, Relation
 from leasehold.core.units import GpuMs, Instant
 
-_ROW = 3  # an instant after the one before it, GPUs more or less, lent GPUs more or less
+_ROW = 3  # (time since the row before, change in GPUs, change in lent GPUs)
 
 
 class Charges:
-    """Never changed once made."""
+    """The past cost of one envelope as a step function of time. Immutable."""
 
     __slots__ = ("_after", "_gpus", "_lent", "_lent_after", "_times")
 
     def __init__(self, steps: Iterable[tuple[Instant, int, int]] = ()) -> None:
-        """`steps` are (instant, GPUs more or less from then on, of them lent), in any order."""
+        """Build from (instant, change in GPUs, change in lent GPUs), in any order."""
         changes: dict[Instant, list[int]] = {}
         for at, gpus, lent in steps:
             known = changes.setdefault(at, [0, 0])
@@ -45,12 +45,12 @@ class Charges:
 
     @property
     def begin(self) -> Instant:
-        """When the first of it was spent; there is some."""
+        """Return when the first GPU was paid for. There must be at least one step."""
         assert self._times, "an envelope that paid for nothing is not carried"
         return self._times[0]
 
     def used_since(self, since: Instant) -> tuple[GpuMs, GpuMs]:
-        """GPU-milliseconds from an instant on, and how many of them were lent."""
+        """Return the GPU-ms used from `since` on, and how many of them were lent."""
         place = bisect_right(self._times, since)
         if place == len(self._times):
             return 0, 0
@@ -62,11 +62,11 @@ class Charges:
         return used, lent
 
     def with_leases(self, leases: Iterable[Lease]) -> "Charges":
-        """These and closed leases of the same payer."""
+        """Return the charges including these closed leases of the same payer."""
         return Charges([*self._steps(), *(step for lease in leases for step in _steps_of(lease))])
 
     def to_row(self) -> list[int]:
-        """Flat and small: instants as what has passed since the one before."""
+        """Return the flat form, in which each instant is the difference from the one before."""
         row: list[int] = []
         before = 0
         for at, gpus, lent in self._steps():
@@ -98,7 +98,7 @@ class Charges:
             level, lent_level = gpus, lent
 
     def _sums(self, levels: "array[int]") -> "array[int]":
-        """From each instant to the end."""
+        """Return, for each instant, the sum from it to the end."""
         sums = array("q", bytes(8 * len(levels)))
         for place in range(len(levels) - 2, -1, -1):
             span = self._times[place + 1] - self._times[place]

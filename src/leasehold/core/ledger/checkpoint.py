@@ -1,9 +1,9 @@
-"""What a World must know of batches and leases that are no longer in the store.
+"""What a World must know about batches and leases that were archived and left the store.
 
-Everything up to batch `seq` is in an archive; a `Carried` is what of it decisions and views still
-need: sums instead of leases, attempts instead of their histories, and what the ledger was told.
-`core.world.compaction` makes one, a World starts from one, `shell` stores its bytes. The first
-World of a store starts from `Carried()`, which says that nothing was ever archived.
+Everything up to batch `seq` is in an archive. A `Carried` holds what decisions and views still need
+of it: sums instead of leases, attempts instead of histories, and the facts stated in the ledger.
+`core.world.compaction` makes one, a World starts from one, `shell` stores it. `Carried()` means
+that nothing was archived yet.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ _ENVELOPE_PARTS = 3  # namespace/budget/envelope; a reservation's subject has tw
 
 
 class Announcement(Record):
-    """That a draw may come, and the batch that bound its nonce."""
+    """The announcement of a possible draw, and the batch that committed to its nonce."""
 
     batch: int
     instant: Instant
@@ -28,14 +28,15 @@ class Announcement(Record):
 
 
 class BatchFacts:
-    """What batches say besides leases, as of the last one that was read."""
+    """Everything that batches state besides leases, up to the last batch that was read."""
 
     def __init__(self) -> None:
         self.budgets: dict[str, bytes] = {}
         self.nodes: dict[str, tuple[int, str, str]] = {}
         self.lowered = LoweredCaps()
-        self.lowerings: dict[CapKey, tuple[Envelope, Instant]] = {}  # the newest of each cap
-        self.overdrafts: dict[str, Announcement] = {}  # the newest of each envelope
+        # the newest lowering of each cap
+        self.lowerings: dict[CapKey, tuple[Envelope, Instant]] = {}
+        self.overdrafts: dict[str, Announcement] = {}  # subject -> newest announcement
         self.reservations: dict[str, Announcement] = {}  # by subject
         self.resolutions: dict[str, Digest] = {}
 
@@ -56,7 +57,7 @@ class BatchFacts:
                 continue
             self.budgets[key] = spec
             budget = budget_from_fact(key, spec)
-            # What the same batch opens was opened under these caps already.
+            # Leases opened in the same batch were already opened under these caps.
             for envelope, lent in self.lowered.note(budget, batch=batch.seq - 1):
                 self.lowerings[envelope.key, lent] = (envelope, batch.instant)
         for fact in batch.facts_nodes:
@@ -78,7 +79,7 @@ class BatchFacts:
 
 
 class CarriedAttempt(Record):
-    """An attempt of which no lease is left."""
+    """An attempt without any lease left in the World."""
 
     unit: int
     number: int
@@ -93,7 +94,7 @@ class CarriedAttempt(Record):
 
 
 class CarriedBook(Record):
-    """The part of a run's book that no lease tells any more."""
+    """The part of a run's book that its remaining leases no longer show."""
 
     attempts: tuple[CarriedAttempt, ...] = ()
     settled: tuple[tuple[EnvelopeKey, Relation, GpuMs], ...] = ()
@@ -103,7 +104,7 @@ class CarriedBook(Record):
 
 
 class Carried:
-    """Never changed once made, nor is anything in it."""
+    """What remains of archived batches. Immutable, including everything in it."""
 
     def __init__(
         self,
@@ -116,16 +117,17 @@ class Carried:
         told: BatchFacts | None = None,
         kept: frozenset[str] = frozenset(),
     ) -> None:
-        self.seq = seq  # the last batch that is archived and gone
+        self.seq = seq  # the last archived batch
         self.digest = digest
         self.instant = instant
         self.charges = charges or {}
         self.books = books or {}
         self.told = told or BatchFacts()
-        self.kept = kept  # leases closed by then whose objects stay all the same
+        self.kept = kept  # leases closed by then whose objects stay in the store
 
     def has_dropped(self, close_batch: int, name: str) -> bool:
-        """Whether a closed lease of this name is in the sums, so that its object says nothing."""
+        """Return whether a closed lease is already part of the sums, so that its object must be
+        ignored."""
         return close_batch <= self.seq and name not in self.kept
 
 
@@ -135,7 +137,7 @@ class _Wire(Record):
     instant: int
     charges: dict[str, list[int]]
     books: dict[str, CarriedBook]
-    budgets: dict[str, str]  # canonical JSON
+    budgets: dict[str, str]  # key -> canonical JSON
     nodes: dict[str, tuple[int, str, str]]
     caps: list[tuple[str, bool, int]]
     lowered: list[tuple[str, bool, int, int]]
@@ -167,7 +169,7 @@ def carried_to_json(carried: Carried) -> bytes:
 
 
 def carried_from_json(encoded: bytes) -> Carried:
-    """Raises `msgspec.DecodeError` when it is none."""
+    """Decode; raises `msgspec.DecodeError` if the bytes are no checkpoint."""
     wire = msgspec.json.decode(encoded, type=_Wire)
     told = BatchFacts()
     told.budgets = {key: spec.encode() for key, spec in wire.budgets.items()}

@@ -1,6 +1,6 @@
-"""Who holds each slot and what each envelope pays for, line by line of the ledger.
+"""Which lease holds each slot and what each envelope pays for, line by line of the ledger.
 
-Used by `verify`, which trusts nothing but the lines: this shares no index with the World.
+Used by `verify`, which trusts only the lines, and therefore shares no index with the World.
 """
 
 from collections import Counter
@@ -14,7 +14,9 @@ from leasehold.core.units import Instant
 Slot = tuple[str, int]
 
 
-class WrongRecord(Exception):  # noqa: N818 - `verify` catches it and makes an answer of it
+class WrongRecord(Exception):  # noqa: N818 - `verify` turns it into a `Disagreement`
+    """A record that cannot be right, and why."""
+
     def __init__(self, record: str, why: str) -> None:
         super().__init__(record, why)
         self.record = record
@@ -22,7 +24,8 @@ class WrongRecord(Exception):  # noqa: N818 - `verify` catches it and makes an a
 
 
 class SlotHolders:
-    """Who holds each slot: one Active or Spare, and one filler on a Spare or left alone."""
+    """The leases on each slot: one Active or Spare lease, and at most one filler on a Spare. A
+    filler may be left alone on the slot when the spare ends."""
 
     def __init__(self) -> None:
         self._held: dict[Slot, Lease] = {}
@@ -51,7 +54,7 @@ class SlotHolders:
         held, filled = self._held.get(slot), self._filled.get(slot)
         is_refinance = lease.reason is Opened.REFINANCE
         if lease.role is Role.BORROWED:
-            # A filler whose spare's run ended may find a new payer; nobody begins as one.
+            # A filler whose spare has ended may be refinanced, but none may start without a spare.
             on_spare = held is not None and held.role is Role.SPARE
             if filled is not None or not (on_spare or (held is None and is_refinance)):
                 raise WrongRecord(record, f"{slot} is no spare that a filler could sit on")
@@ -73,21 +76,22 @@ class _AggregateSpec(Record, rename="camel"):
 
 
 class _BudgetSpec(Record, rename="camel"):
-    """What is read of a Budget's spec here."""
+    """The part of a Budget's spec that is checked here."""
 
     envelopes: tuple[_EnvelopeSpec, ...] = ()
     aggregate_caps: tuple[_AggregateSpec, ...] = ()
 
 
 class Balances:
-    """GPUs that each envelope pays for, against the caps last stated."""
+    """GPUs that each envelope pays for, compared with the caps last stated."""
 
     def __init__(self) -> None:
         self._used: Counter[EnvelopeKey] = Counter()
         self._budgets: dict[str, _BudgetSpec] = {}
 
     def state(self, budget: str, spec: bytes | None) -> None:
-        """A deleted Budget is one whose envelopes pay for nothing new."""
+        """Take the caps of a Budget; the envelopes of a deleted Budget (None) may pay for
+        nothing new."""
         self._budgets[budget] = (
             _BudgetSpec() if spec is None else msgspec.json.decode(spec, type=_BudgetSpec)
         )
@@ -96,7 +100,8 @@ class Balances:
         self._used[lease.payer] += sign * lease.gpus
 
     def snapshot(self, batch: Batch) -> dict[str, int]:
-        """What the Budgets that this batch draws on paid for before it, per envelope and cap."""
+        """Return what the payers of this batch paid for before it, per envelope and aggregate
+        cap."""
         budgets = sorted({lease.payer.rpartition("/")[0] for lease in batch.opened})
         for budget in budgets:
             if budget not in self._budgets:
@@ -110,7 +115,8 @@ class Balances:
         return before
 
     def check(self, before: dict[str, int]) -> None:
-        """An envelope may be overdrawn because its cap fell, never because of an opening."""
+        """Raise WrongRecord if an opening overdraws an envelope. A lowered cap may do so, an
+        opening not."""
         for payer in sorted(before):
             budget, _, name = payer.rpartition("/")
             for used, cap in self._balances_of(budget, name):
@@ -118,7 +124,7 @@ class Balances:
                     raise WrongRecord("opened", f"{payer} pays for {used} GPUs, its cap is {cap}")
 
     def _balances_of(self, budget: str, name: str) -> list[tuple[int, int]]:
-        """(used, cap) of one envelope, or of one aggregate under the name `snapshot` gave it."""
+        """Return (used, cap) of an envelope, or of an aggregate named as in `snapshot`."""
         spec = self._budgets[budget]
         for aggregate in spec.aggregate_caps:
             if name == f"{aggregate.name} (aggregate)":

@@ -1,7 +1,8 @@
-"""Batches that lead from where somebody stands to where the head is.
+"""Chains offered batches from the last known one to the head.
 
-Anybody may have offered a batch that was never committed, so several can bear one number; which of
-them count, only the head says. Kept by a standby, who hears of batches and heads in any order.
+A replica may store a batch that is never committed, so several batches can have the same number;
+only the head's digest tells which ones count. Used by a standby, which sees batches and heads in
+any order.
 """
 
 from leasehold.core.facts import Record
@@ -9,7 +10,7 @@ from leasehold.core.ledger.chain import GENESIS, Digest, next_digest
 
 
 class Offer(Record):
-    """A batch as it is stored: `encoded` is canonical, `digest` what it says of itself."""
+    """A stored batch: `encoded` is its canonical form, `digest` the digest that it claims."""
 
     name: str
     seq: int
@@ -18,8 +19,10 @@ class Offer(Record):
 
 
 class Links:
+    """Stored batches after the last known one, by number and digest."""
+
     def __init__(self, seq: int, digest: Digest) -> None:
-        """From after this batch on."""
+        """Continue after batch `seq`, whose digest is `digest`."""
         assert seq > 0 or digest == GENESIS, (seq, digest)
         assert seq >= 0, seq
         self.seq = seq
@@ -27,17 +30,17 @@ class Links:
         self._offers: dict[int, dict[Digest, Offer]] = {}
 
     def offer(self, offer: Offer) -> None:
-        """One that is behind us already says nothing new."""
+        """Note a stored batch; ignored if it is not after the last known one."""
         if offer.seq > self.seq:
             self._offers.setdefault(offer.seq, {})[offer.digest] = offer
 
     def withdraw(self, seq: int, digest: Digest) -> None:
-        """Its object is gone."""
+        """Forget a batch whose object is gone."""
         self._offers.get(seq, {}).pop(digest, None)
 
     def go_to(self, seq: int, digest: Digest) -> list[Offer] | None:
-        """The batches up to this one, in order, from whose last one on it goes next; None while one
-        of them is missing."""
+        """Return the batches up to this head in order and move there; None while one of them is
+        missing."""
         before: dict[tuple[int, Digest], Digest] = {}
         reached = {self.digest}
         for number in range(self.seq + 1, seq + 1):

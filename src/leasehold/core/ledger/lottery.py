@@ -1,8 +1,8 @@
-"""The lottery: fair draws that anybody can repeat from the Resolution alone.
+"""The lottery: fair draws that anybody can repeat from the Resolution alone (R5, R7).
 
-`resolve` draws with it, forecasts estimate odds with it, `leasehold lottery verify` replays with
-it. The rules are the normative text of `docs/ledger-format.md`; there is no library random
-generator, because another language must get the same numbers.
+`resolve` draws with it, `odds` estimates chances with it, `leasehold lottery verify` replays it.
+`docs/ledger-format.md` is normative. No library random generator is used, because other languages
+must get the same numbers.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from leasehold.core.units import Instant, format_instant
 
 VERSION = "leasehold/lottery/v1"
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
-_RANGE = 1 << 64  # of the first eight bytes of a hash
+_RANGE = 1 << 64  # size of the range of a hash's first eight bytes
 
 
 def nonce(key: bytes, subject: str, batch: int) -> str:
-    """The secret part of the seed, bound to one announcement."""
+    """Return the secret part of the seed, bound to one announcement."""
     return hmac.new(key, f"{subject}\n{batch}".encode(), hashlib.sha256).hexdigest()
 
 
 def commitment(nonce_hex: str) -> str:
-    """What is published of the nonce before anybody can know the digest it will be mixed with."""
+    """Return what is published about the nonce before the digest that is mixed with it is known."""
     return hashlib.sha256(bytes.fromhex(nonce_hex)).hexdigest()
 
 
@@ -37,7 +37,11 @@ def seed(subject: str, instant: Instant, ledger_digest: Digest, nonce_hex: str) 
 
 
 def number(seed_hex: str, k: int, n: int) -> int:
-    """Draw number `k` below `n`, every value as likely as every other."""
+    """Return draw number `k`: a uniformly distributed number below `n`.
+
+    A hash value above the largest multiple of `n` is rejected and the next one taken, because
+    otherwise the remainder would favour small numbers.
+    """
     assert n > 0, "a draw needs something to draw from"
     limit = _RANGE - _RANGE % n
     i = 0
@@ -50,8 +54,10 @@ def number(seed_hex: str, k: int, n: int) -> int:
 
 
 class Urn:
-    """The bundles that are left, and the draws (R5). After each draw of a group the bundles of its
-    sweep are counted again (R4)."""
+    """The bundles that are left, and the draws (R5).
+
+    After a group was drawn, the bundles of its sweep are counted again (R4).
+    """
 
     def __init__(
         self,
@@ -67,7 +73,7 @@ class Urn:
         self._k = 0
 
     def draw(self, seed_hex: str) -> tuple[str, Bundle] | None:
-        """An owner uniformly, then one of its bundles uniformly; None if none is left."""
+        """Draw an owner uniformly, then one of its bundles uniformly; None if no bundle is left."""
         choices = self.choices()
         if not choices:
             return None
@@ -78,8 +84,11 @@ class Urn:
         return owner, bundle
 
     def choices(self) -> dict[str, list[Bundle]]:
-        """The bundles that the next draw is among, by owner, in order. With `owned_last`, those
-        that their owners pay for alone come after all others (Q10)."""
+        """Return the bundles among which the next draw chooses, by owner, in order.
+
+        With `owned_last`, bundles paid by their owners' own envelopes alone come after all others
+        (Q10).
+        """
         found = {owner: sorted(left, key=bundle_order) for owner, left in self._left.items()}
         if self._owned_last:
             first = {o: [each for each in left if not each.is_owned] for o, left in found.items()}
@@ -87,8 +96,8 @@ class Urn:
         return {owner: bundles for owner, bundles in found.items() if bundles}
 
     def take(self, owner: str, bundle: Bundle) -> None:
-        """This bundle was drawn. A sweep that another group would take below its minimum is a
-        bundle as a whole from now on."""
+        """Remove a drawn bundle. If one more group would take the sweep below its minimum, the
+        rest of the sweep becomes one bundle."""
         left = [each for each in self._left[owner] if each != bundle]
         sweep = self._sweeps.get(bundle.run_key)
         if bundle.group is not None and sweep is not None:
@@ -101,19 +110,19 @@ class Urn:
         self._left[owner] = left
 
     def copy(self) -> "Urn":
-        """Return an urn in the same state, from which can be drawn without changing this one."""
+        """Return an independent urn in the same state."""
         found = Urn(self._left, tuple(self._sweeps.values()), owned_last=self._owned_last)
         found._widths, found._k = dict(self._widths), self._k
         return found
 
 
 def bundle_order(bundle: Bundle) -> tuple[str, str, int]:
-    """(namespace, run, group index as a number); a whole run has no index and no rival."""
+    """Return the sort key: namespace, run, group index as a number (-1 for a whole run)."""
     return (bundle.namespace, bundle.run, -1 if bundle.group is None else bundle.group)
 
 
 def replay(resolution: Resolution) -> list[str]:
-    """What in the record's lottery does not follow from the record; nothing when all does."""
+    """Return what does not follow from the record's own inputs; empty if the draws are correct."""
     lottery = resolution.lottery
     if lottery is None:
         return []

@@ -1,30 +1,31 @@
-"""Which caps of GPU-hours were lowered, and which leases were opened before that.
+"""Which caps of GPU-hours were lowered, and which leases were opened before that (O4).
 
-Work with a limit was paid for ahead: it is cut for hours only if the cap was lowered under it, not
-because others spent on during their grace. The World notes every Budget it is given; after a
-restart the ledger's facts tell the same, and its leases whether there was enough then.
+A run with a limit was paid for ahead. It is preempted for lack of hours only if the cap was lowered
+after its start, not because other leases used more during their grace. The World notes every Budget
+it reads; after a restart the facts in the ledger give the same result.
 """
 
 from leasehold.core.facts import Budget, Envelope, EnvelopeKey, Lease, Record
 from leasehold.core.units import FOREVER, GpuMs
 
-CapKey = tuple[EnvelopeKey, bool]  # an envelope's hours, or those of them that it lends
+CapKey = tuple[EnvelopeKey, bool]  # (envelope, whether it is its cap on lent hours)
 
 
 class _Lowered(Record):
-    before: GpuMs  # the cap that would make it good again
+    before: GpuMs  # a cap of at least this undoes the lowering
     batch: int  # the last batch under a higher cap
 
 
 class LoweredCaps:
-    """Caps of GPU-hours as they were last seen; an envelope that goes away is remembered."""
+    """Caps of GPU-hours as last seen; deleted envelopes are remembered."""
 
     def __init__(self) -> None:
         self._caps: dict[CapKey, GpuMs] = {}
         self._lowered: dict[CapKey, _Lowered] = {}
 
     def note(self, budget: Budget, *, batch: int) -> list[tuple[Envelope, bool]]:
-        """The ledger stood at `batch` when this Budget was read; returns what it lowered."""
+        """Note a Budget that was read when the ledger was at `batch`. Returns the (envelope,
+        is_lent) caps that it lowered."""
         return [
             (envelope, lent)
             for envelope in budget.envelopes
@@ -40,11 +41,11 @@ class LoweredCaps:
         return lowered is not None and lease.batch <= lowered.batch
 
     def forgive(self, payer: EnvelopeKey, *, lent: bool) -> None:
-        """The lowered cap is enough for all that was opened before."""
+        """Forget a lowering because the cap still covers everything opened before."""
         self._lowered.pop((payer, lent), None)
 
     def keep_only_of(self, others: "LoweredCaps") -> None:
-        """What others, who know more, do not hold against anybody, is forgiven here too."""
+        """Forget each lowering that `others`, which has seen more, has forgotten."""
         for key in [key for key in self._lowered if key not in others._lowered]:
             del self._lowered[key]
 
@@ -55,7 +56,7 @@ class LoweredCaps:
         return new
 
     def to_rows(self) -> tuple[list[tuple[str, bool, int]], list[tuple[str, bool, int, int]]]:
-        """Caps, and what was lowered, as plain values."""
+        """Return the caps and the lowered caps as plain values."""
         caps = [(payer, lent, cap) for (payer, lent), cap in self._caps.items()]
         lowered = [
             (payer, lent, each.before, each.batch) for (payer, lent), each in self._lowered.items()

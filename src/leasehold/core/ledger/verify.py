@@ -1,10 +1,9 @@
-"""Walks the ledger from its first line and names the first record that disagrees.
+"""Check the ledger from its first line, and name the first record that is wrong.
 
-Called by `leasehold ledger verify` and by the simulator at the end of every run. It trusts nothing
-but the lines and folds them by itself: it shares the codecs with the committer, not the World. It
-never repairs.
+Called by `leasehold ledger verify` and by the simulator at the end of each run. Trusts only the
+lines and folds them itself: shares codecs with the committer, but not the World. Never repairs.
 
-Within a batch the order is: facts, announcements, ending, closed, opened.
+Order within a batch: facts, announcements, ending, closed, opened.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +40,7 @@ _LINE = frozenset({"seq", "epoch", "digest", "batch"})
 
 
 class Disagreement(Record):
-    """The first record that cannot be: in which batch, which record, and why."""
+    """The first wrong record: batch, record, and why it is wrong."""
 
     seq: int
     record: str
@@ -52,7 +51,7 @@ class Disagreement(Record):
 
 
 def verify_lines(lines: Iterable[Wire]) -> Disagreement | None:
-    """Chain, order, the life of every lease, slots and balances."""
+    """Check the chain, the order, the life of every lease, slots and balances."""
     return fold_lines(lines)[1]
 
 
@@ -64,8 +63,11 @@ def verify_objects(
     materialised: int | None = None,
     carried: Carried | None = None,
 ) -> Disagreement | None:
-    """The lines, and that the objects say the same. What batches after `materialised` touched may
-    still be on its way; what is `carried` only may be gone."""
+    """Check the lines, and that the objects agree with them.
+
+    Objects touched by batches after `materialised` may not be written yet. Objects that `carried`
+    covers may be missing.
+    """
     fold, problem = fold_lines(lines)
     if problem is not None:
         return problem
@@ -80,7 +82,7 @@ def verify_objects(
 
 
 def fold_lines(lines: Iterable[Wire]) -> "tuple[Fold, Disagreement | None]":
-    """All of them, or those before the first that cannot be, and why."""
+    """Fold all lines, or those before the first wrong one, which is reported."""
     fold = Fold()
     for line in lines:
         problem = fold.step(line)
@@ -90,21 +92,21 @@ def fold_lines(lines: Iterable[Wire]) -> "tuple[Fold, Disagreement | None]":
 
 
 class Fold:
-    """What the lines so far say; `step` adds one, or says why it cannot be."""
+    """The state after the lines so far; `step` adds one line or reports what is wrong with it."""
 
     def __init__(self) -> None:
         self.seq = 0
         self.epoch = 0
         self.instant: Instant = 0
         self.digest: Digest = GENESIS
-        self.leases: dict[str, Lease] = {}  # every one there ever was
-        self.touched: dict[str, int] = {}  # lease -> the last batch that spoke of it
+        self.leases: dict[str, Lease] = {}  # every lease ever opened
+        self.touched: dict[str, int] = {}  # lease -> the last batch about it
         self.digests: list[Digest] = [GENESIS]  # by seq
         self.announced: dict[tuple[str, int], str] = {}  # (subject, batch) -> commitment
         self.resolutions: dict[str, tuple[int, Digest]] = {}
         self._slots = SlotHolders()
         self._balances = Balances()
-        self._nodes: dict[str, bool] = {}  # ever stated -> still there
+        self._nodes: dict[str, bool] = {}  # node -> whether it still exists
 
     def step(self, line: Wire) -> Disagreement | None:
         seq = line.get("seq")
@@ -131,7 +133,8 @@ class Fold:
             raise WrongRecord("batch", f"is not well-formed: {error}: integers only") from error
         except msgspec.ValidationError as error:
             raise WrongRecord("batch", f"is not well-formed: {error}") from error
-        if batch.seq != self.seq + 1:  # before the digest: it says more about a line that is gone
+        # before the digest, because it explains a missing line better
+        if batch.seq != self.seq + 1:
             raise WrongRecord("seq", f"{batch.seq} does not follow {self.seq}")
         if line.get("digest") != digest:
             raise WrongRecord("digest", f"{line.get('digest')} is not {digest}")
@@ -247,7 +250,7 @@ def _why(record: str, text: str) -> Why:
 
 
 def _check_repetitions(wire: Wire, batch: Batch) -> None:
-    """A spec says some things twice, for people; what is not decoded must be the same still."""
+    """Check that redundant members of a spec, which are not decoded, agree with the rest."""
     written = wire.get("opened")
     assert isinstance(written, list) or not batch.opened, "it was decoded from this"
     for place, lease in enumerate(batch.opened):
@@ -267,7 +270,7 @@ def _first_difference(got: object, due: object, path: str) -> str:
 
 
 def _inherit(record: str, lease: Lease, closed: list[Lease]) -> Lease:
-    """A refinanced lease keeps its pod: that of the one closed in this batch on the same slots."""
+    """Give a refinanced lease the pod of the lease closed in this batch on the same slots."""
     for old in closed:
         if (
             old.closed is not None
@@ -281,7 +284,7 @@ def _inherit(record: str, lease: Lease, closed: list[Lease]) -> Lease:
 
 
 def _compare_carried(fold: Fold, carried: Carried) -> None:
-    """A checkpoint's sums are those of the leases that it stands for."""
+    """Check that a checkpoint's sums equal those of the leases that it replaces."""
     if carried.seq > fold.seq or fold.digests[carried.seq] != carried.digest:
         raise WrongRecord("checkpoint", f"its digest is not that of batch {carried.seq}")
     dropped: dict[EnvelopeKey, list[Lease]] = {}
@@ -318,7 +321,7 @@ def _compare_leases(
 
 
 def _read(kind: str, wire: Wire, read: Callable[[Wire], T]) -> T:
-    """Whatever stands in the store, an object that cannot be read is a finding with its name."""
+    """Decode an object; if that fails in any way, report the object by name."""
     try:
         return read(wire)
     except Exception as error:
@@ -369,7 +372,8 @@ def _digest_of_spec(record: str, wire: Wire) -> Digest:
 
 
 def _check_lottery(fold: Fold, record: str, resolution: Resolution, seq: int) -> None:
-    """That the draw follows, that its nonce was bound before, and its digest is the ledger's."""
+    """Check that the draws follow, the nonce was announced before, and the digest is the
+    ledger's."""
     lottery = resolution.lottery
     if lottery is None:
         return
@@ -389,7 +393,7 @@ def _is_pending(touched: int, materialised: int | None) -> bool:
 
 
 def _difference(got: Lease, expected: Lease) -> str:
-    """The first member in which two leases that are not equal differ."""
+    """Return the first member in which two unequal leases differ."""
     mine, ledgers = msgspec.structs.asdict(got), msgspec.structs.asdict(expected)
     field = next(field for field in mine if mine[field] != ledgers[field])
     return f"{field} is {mine[field]!r}, the ledger says {ledgers[field]!r}"

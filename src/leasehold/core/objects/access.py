@@ -1,7 +1,8 @@
-"""Who is asking, and what they may do: the verbs on owners, and the namespaces they see.
+"""Callers and what they may do: verbs on owners, and the namespaces they can see.
 
-The REST facade makes a Caller from a token and asks before it writes; the query API asks before it
-tells. Pure: nothing here knows a token or a request. `core.objects.rights` says what a write needs.
+The REST facade makes a Caller from a token and checks it before each write; the query API checks it
+before it answers. Knows nothing about tokens or requests. `core.objects.rights` lists what a write
+needs.
 """
 
 from enum import StrEnum, unique
@@ -13,21 +14,26 @@ from leasehold.core.objects.owners import glob_admits
 
 @unique
 class CallerRole(StrEnum):
-    ADMIN = "admin"  # all namespaces, nodes, namespaces; still not the ledger's own objects
-    USER = "user"  # reads and writes Budgets and Runs in its namespaces
-    VIEWER = "viewer"  # reads in its namespaces
+    """The role of a caller."""
+
+    ADMIN = "admin"  # everything except writing the ledger's own objects
+    USER = "user"  # read and write Budgets and Runs in its namespaces
+    VIEWER = "viewer"  # read in its namespaces
     SYSTEM = "system"  # controllers and node agents: everything
 
 
 @unique
 class OwnerVerb(StrEnum):
+    """What a caller may do for an owner."""
+
     FUND = "fund"  # create or raise a Budget of the owner
     SPEND = "spend"  # name the owner in a Run
     LEND = "lend"  # change lending fields only
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """`namespaces` and the three lists of owners are globs; `*` crosses colons."""
+    """An authenticated caller. `namespaces` and the three lists of owners are globs; `*` also
+    matches colons."""
 
     user: str
     role: CallerRole = CallerRole.USER
@@ -41,7 +47,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self.role in (CallerRole.ADMIN, CallerRole.SYSTEM)
 
     def sees(self, namespace: str) -> bool:
-        """Whether it may read what lies in the namespace; "" is the cluster, which all may see."""
+        """Return whether the caller may read this namespace. "" is the cluster scope, which all
+        may see."""
         if self.is_trusted or not namespace:
             return True
         return any(glob_admits(glob, namespace) for glob in self.namespaces)

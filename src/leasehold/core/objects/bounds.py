@@ -1,8 +1,8 @@
-"""How much of anything a manifest may hold: every list, mapping and text that a user controls.
+"""Upper limits for every list, mapping and text in a manifest that a user controls.
 
-Called by `manifests` before anything else is looked at: whoever writes twenty thousand sponsors
-must not have every decision walk them. Stored objects are read without these bounds, so that one
-from before a bound was lowered still counts, and may be edited in everything else.
+Checked by `manifests` before anything else, so that one Run with twenty thousand sponsors cannot
+slow down every decision. Stored objects are read without these limits: an object from before a
+limit was lowered stays valid and can still be edited elsewhere.
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,17 @@ from leasehold.core.objects.problems import Problem, joined, shown
 from leasehold.core.objects.wire import canonical
 
 EACH = "[]"  # in a path: every member of the list
-TEXT_CHARS_MAX = 128 * 1024 - 1  # of one text, as Linux has it for a word or a variable
-RUN_SPEC_BYTES_MAX = 256 * 1024  # every pod of the run is made with a copy of its template
-# A decision walks a sweep's groups, 4,096 of them in about 10 ms, and a start writes a lease and an
-# object for every pod. A gang of more than about 1,100 pods has no room in a ledger batch anyway.
+TEXT_CHARS_MAX = 128 * 1024 - 1  # of one text; the limit of Linux for an argument or a variable
+RUN_SPEC_BYTES_MAX = 256 * 1024  # every pod of the run carries a copy of its template
+# A decision walks all groups of a sweep (4,096 of them in about 10 ms), and a start writes a lease
+# and an object per pod. A gang of more than about 1,100 pods does not fit a ledger batch anyway.
 RUN_GROUPS_MAX = 4_096
-RUN_PODS_MAX = 16_384  # spares included
+RUN_PODS_MAX = 16_384  # including spares
 
 
 class Bound(Record, frozen=True):
+    """The most members that the list or mapping at a path may have."""
+
     path: str
     most: int
 
@@ -51,7 +53,7 @@ BUDGET = (
     Bound(path="spec.namespaces", most=256),
     Bound(path="spec.envelopes", most=256),
     Bound(path="spec.envelopes[].lending.to", most=64),
-    # Whether an envelope is within its caps is asked of all members of each, for every payment.
+    # Every payment checks the caps over all their members.
     Bound(path="spec.aggregateCaps", most=64),
     Bound(path="spec.aggregateCaps[].envelopes", most=64),
 )
@@ -59,18 +61,22 @@ BOUNDS = {"Run": RUN, "Budget": BUDGET}
 
 
 def check_bounds(raw: object) -> list[Problem]:
-    """Every list and mapping that has too many members. It looks at nothing else in them."""
+    """Return a problem for every list and mapping with too many members; nothing else is
+    checked."""
     kind = raw.get("kind") if isinstance(raw, dict) else None
     bounds = BOUNDS.get(kind, ()) if isinstance(kind, str) else ()
     return [problem for bound in bounds for problem in _over(raw, bound)]
 
 
 def check_sizes(raw: dict[object, object]) -> list[Problem]:
-    """Texts that are too long, and a Run that is too large; of what is otherwise right."""
+    """Return problems for texts that are too long, and for a Run that is too large.
+
+    The rest of the object must have been checked.
+    """
     spec = raw.get("spec")
     size = len(canonical(spec))
     found = []
-    if size > TEXT_CHARS_MAX:  # else no text in it can be longer
+    if size > TEXT_CHARS_MAX:  # otherwise no text in it can be longer
         found += list(_long(spec, "spec"))
     if raw.get("kind") == "Run" and size > RUN_SPEC_BYTES_MAX:
         remedy = f"write at most {RUN_SPEC_BYTES_MAX}; put what is large into files"

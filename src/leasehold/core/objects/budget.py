@@ -1,9 +1,8 @@
-"""Budget manifests: every rule of a Budget's spec, and its record.
+"""Budget manifests: all rules of a Budget's spec, and the record made from it.
 
-Called by the store's admission check, `leasehold lint`, the scenario runner and the loop that
-folds objects. One reading serves both: `check_budget` keeps the problems and `budget_from_wire`
-the record, so no field can be decoded in a way it was not checked. It never sees other objects,
-except in `parent_cycles`.
+Called by the store's admission check, `leasehold lint`, the scenario runner and the loop that folds
+objects. `check_budget` and `budget_from_wire` share one reader, so that no field is decoded in a
+way that was not checked. Looks at one object only, except in `parent_cycles`.
 """
 
 from collections.abc import Iterable
@@ -20,19 +19,19 @@ from leasehold.core.objects.wire import canonical, decoded, exact, list_at, part
 from leasehold.core.units import FOREVER, format_gpu_hours, plural
 
 NAMES_SHOWN_MAX = 8
-SPEC_BYTES_MAX = 480 * 1024  # it is stated in one ledger batch, which holds 512 KiB
+SPEC_BYTES_MAX = 480 * 1024  # stated in one ledger batch, which holds 512 KiB
 
 _HOURS = "maxGPUHours"
 _SHARING = readers.one_of(Sharing)
 
 
 def check_budget(raw: object) -> list[Problem]:
-    """Everything that is wrong with the spec, with paths; the metadata is `manifests`' business."""
+    """Return every problem of the spec, with paths; `manifests` checks the metadata."""
     return _read(raw)[1]
 
 
 def budget_from_wire(raw: object) -> Budget:
-    """The record of a Budget that has been checked."""
+    """Return the record of a Budget that was already checked; raises `Unsound` otherwise."""
     budget, problems = _read(raw)
     if budget is None:
         raise Unsound(problems)
@@ -40,7 +39,7 @@ def budget_from_wire(raw: object) -> Budget:
 
 
 def budget_from_fact(key: str, spec: bytes) -> Budget:
-    """The Budget as a batch of the ledger states it: `wire_spec`, where fractions are texts."""
+    """Return the Budget stated in a ledger batch: `wire_spec`, in which fractions are texts."""
     namespace, _, name = key.partition("/")
     read = decoded(spec)
     for envelope in list_at(read, "envelopes"):
@@ -52,7 +51,7 @@ def budget_from_fact(key: str, spec: bytes) -> Budget:
 
 
 def budget_warnings(raw: object) -> list[Problem]:
-    """What is legal in a Budget that has been checked, and surely not meant."""
+    """Return warnings: settings of a checked Budget that are legal but surely not intended."""
     found = []
     for index, envelope in enumerate(budget_from_wire(raw).envelopes):
         if envelope.max_gpu_ms is None or envelope.end == FOREVER or envelope.start == 0:
@@ -70,12 +69,12 @@ def budget_warnings(raw: object) -> list[Problem]:
 
 
 def check_parent_cycles(budgets: Iterable[Budget]) -> list[Problem]:
-    """Parents that are their own descendants, over all these Budgets together."""
+    """Return a problem for every parent that is its own descendant, over all these Budgets."""
     return [problem for _, problem in parent_cycles(budgets)]
 
 
 def parent_cycles(budgets: Iterable[Budget]) -> list[tuple[Budget, Problem]]:
-    """Each Budget on a cycle with its problem, so that a caller can keep those of one Budget."""
+    """Return each Budget on a cycle with its problem, so that callers can pick out one Budget."""
     known = sorted(budgets, key=lambda budget: budget.key)
     parents: dict[str, set[str]] = {}
     for budget in known:
@@ -96,8 +95,10 @@ def parent_cycles(budgets: Iterable[Budget]) -> list[tuple[Budget, Problem]]:
 
 
 def _knotted(parents: dict[str, set[str]]) -> set[str]:
-    """The owners that may be on a cycle: what is left when all loose ends are taken off, from
-    above and from below. Nearly always nobody, at the cost of one look at each."""
+    """Return the owners that may be on a cycle, usually none.
+
+    Repeatedly removes owners without parents and owners without children; each is looked at once.
+    """
     above: dict[str, set[str]] = {}
     todo = list(parents)
     while todo:
@@ -122,7 +123,10 @@ def _knotted(parents: dict[str, set[str]]) -> set[str]:
 
 
 def _way_back(parents: dict[str, set[str]], *, start: str, goal: str) -> list[str]:
-    """The owners from `start` up to `goal`, or none; an owner without a Budget has its path's."""
+    """Return the owners on the way up from `start` to `goal`, or none.
+
+    For an owner without a Budget the parent follows from its path.
+    """
     came_from: dict[str, str] = {start: ""}
     todo = [start]
     while todo:
@@ -176,7 +180,7 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
 
 
 def _read_envelopes(spec: Fields, *, key: str, owner: str) -> dict[str, Envelope]:
-    """By name; one that has problems is there too, so that an aggregate may name it."""
+    """Read the envelopes by name, including wrong ones, so that aggregates may refer to them."""
     found: dict[str, Envelope] = {}
     for fields in spec.each("envelopes"):
         name = fields.need("name", readers.word)

@@ -64,7 +64,8 @@ def _check_run(old: dict[str, object], new: dict[str, object]) -> list[Problem]:
 
 
 def _is_editable(path: str) -> bool:
-    """Also true of a mapping that holds an editable field: it may appear and go when empty."""
+    """Return whether the field may be edited. True also for a mapping that contains an editable
+    field, because the mapping may appear or disappear while empty."""
     return any(
         path == free or path.startswith(f"{free}[") or free.startswith(f"{path}.")
         for free in EDITABLE_IN_A_RUN
@@ -81,8 +82,8 @@ def _changes(
 
 
 def _changed_leaves(old: object, new: object, path: str) -> Iterator[tuple[str, object]]:
-    """Each leaf that differs and its new value; one that went away has the value null. An empty
-    mapping is a leaf."""
+    """Yield each leaf that differs, with its new value (None if removed). An empty mapping is a
+    leaf."""
     if (old is None and new == {}) or (old == {} and new is None):
         yield path, new
     elif isinstance(old, dict | None) and isinstance(new, dict | None):

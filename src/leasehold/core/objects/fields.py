@@ -1,8 +1,8 @@
-"""A mapping under check: hands out typed values and notes every mistake, not only the first.
+"""A mapping under check: returns typed values and collects every mistake, not only the first.
 
-The manifest and configuration readers walk raw JSON-like data with it. It raises nothing for any
-data; a value that is wrong reads as None (or its default) and `is_wrong` tells, so that a rule
-which depends on it is not applied to nonsense.
+Used by the readers of manifests and of the configuration on raw JSON-like data. Never raises, for
+any data: a wrong value reads as None or its default, and `is_wrong` is true for its key, so that
+rules which depend on the value can be skipped.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ T = TypeVar("T")
 D = TypeVar("D")
 Reader = Callable[[object], T]
 
-GUESS_CHARS_MAX = 64  # a close match is sought only for keys somebody could have typed
+GUESS_CHARS_MAX = 64  # guess what was meant only for keys of a realistic length
 
 
 class Fields:
-    """One mapping and its path. `is_void` when there was no mapping to look into."""
+    """One mapping and its path. `is_void` is true if there was no mapping."""
 
     __slots__ = ("_allowed", "_wrong", "is_void", "members", "path", "problems")
 
@@ -36,7 +36,7 @@ class Fields:
         return joined(self.path, key)
 
     def note(self, key: str, remedy: str) -> None:
-        """A rule is broken by the value under `key`."""
+        """Note a problem with the value under `key`."""
         self._wrong.add(key)
         value = shown(self.raw(key)) if key in self.members else MISSING
         self.problems.append(Problem(path=self.at(key), value=value, remedy=remedy))
@@ -45,14 +45,14 @@ class Fields:
         return any(key in self._wrong for key in keys)
 
     def has(self, key: str) -> bool:
-        """Written at all; null counts as not written, as it does for Kubernetes."""
+        """Return whether the field is set; null counts as not set, as in Kubernetes."""
         return self.members.get(key) is not None
 
     def raw(self, key: str) -> object:
         return self.members.get(key)
 
     def need(self, key: str, read: Reader[T]) -> T | None:
-        """A required value, or None with the problem noted."""
+        """Return a required value, or None with the problem noted."""
         self._allowed.add(key)
         if self.has(key):
             return self._read(key, read, None)
@@ -60,12 +60,12 @@ class Fields:
         return None
 
     def take(self, key: str, read: Reader[T], default: D) -> T | D:
-        """An optional value; the default when it is absent, and also when it is wrong."""
+        """Return an optional value; the default if it is absent or wrong."""
         self._allowed.add(key)
         return self._read(key, read, default) if self.has(key) else default
 
     def inside(self, key: str, *, required: bool = False) -> "Fields":
-        """The mapping under a key; a void one when it is absent or is no mapping."""
+        """Return the mapping under a key; a void one if it is absent or not a mapping."""
         self._allowed.add(key)
         raw = self.raw(key)
         if raw is None and required:
@@ -75,7 +75,8 @@ class Fields:
         return Fields(raw, self.at(key), self.problems)
 
     def each(self, key: str) -> list["Fields"]:
-        """The mappings of a list; members that are none are noted and come as void ones."""
+        """Return the mappings of a list; a member that is not a mapping is noted and returned as
+        void."""
         path = self.at(key)
         found = []
         for index, raw in enumerate(self._list(key)):
@@ -89,7 +90,7 @@ class Fields:
         return found
 
     def set_of(self, key: str, read: Reader[str]) -> tuple[str, ...]:
-        """A list of texts of one kind, each written once."""
+        """Return a list of texts of one kind without duplicates."""
         path = self.at(key)
         found: dict[str, None] = {}
         for index, raw in enumerate(self._list(key)):
@@ -106,11 +107,11 @@ class Fields:
         return tuple(found)
 
     def allow(self, *keys: str) -> None:
-        """Fields that are legal and somebody else's to check."""
+        """Accept fields that are checked elsewhere."""
         self._allowed.update(keys)
 
     def finish(self) -> None:
-        """Every field that was not asked for is a mistake; likely a misspelt one that was."""
+        """Note every field that was not read as unknown, with a likely spelling."""
         if len(self.members) == sum(1 for key in self._allowed if key in self.members):
             return
         allowed = sorted(self._allowed)
@@ -140,7 +141,7 @@ class Fields:
             return default
 
     def _miss(self, key: str) -> None:
-        # Under a mapping that is itself missing or wrong, one problem has been noted already.
+        # If the surrounding mapping is missing or wrong, that problem was already noted.
         self._wrong.add(key)
         if not self.is_void:
             self.problems.append(

@@ -1,6 +1,6 @@
-"""Labels and annotations, of an object or of a pod template, by Kubernetes' rules.
+"""Labels and annotations of an object or a pod template, by the rules of Kubernetes.
 
-Called by `manifests` and `template`; sizes and characters only, no label means anything here.
+Called by `manifests` and `template`. Checks sizes and characters only; no label has a meaning here.
 """
 
 from leasehold.core.objects import readers
@@ -11,7 +11,7 @@ ANNOTATION_BYTES_MAX = 256 * 1024
 
 
 def check_labels(metadata: Fields) -> None:
-    """Both mappings under `metadata`."""
+    """Check the labels and annotations under `metadata`."""
     labels = metadata.inside("labels")
     for key in labels.members:
         if not isinstance(key, str) or not readers.is_label_key(key):

@@ -1,8 +1,7 @@
-"""Leases between the ledger's record and the wire object of the API.
+"""Converts leases between the ledger's record and the API object.
 
-Called by the batch codec, by whatever materialises leases, and at start-up for all of them, which
-is why decoding goes through typed structs and shares equal strings. Never decides what a lease
-says: names and specs follow from the record alone.
+Called by the batch codec, by materialisation, and at start-up for every stored lease; therefore
+decoding uses typed structs and shares equal strings. Names and specs follow from the record alone.
 """
 
 import hashlib
@@ -25,8 +24,8 @@ from leasehold.core.facts import (
 from leasehold.core.names import API_VERSION, GROUP, Wire
 from leasehold.core.units import Instant, format_instant, parse_instant
 
-ARCHIVED = f"{GROUP}/archived"  # the finalizer of ledger objects; only compaction removes it
-RUN_LENGTH_MAX = 40  # of a run's name inside a longer one
+ARCHIVED = f"{GROUP}/archived"  # finalizer of ledger objects; removed only by compaction
+RUN_LENGTH_MAX = 40  # of a run's name within a longer name
 LABEL_LENGTH_MAX = 63
 _HASH_LENGTH = 8
 
@@ -34,7 +33,8 @@ _WHYS_MAX = 4096
 
 
 def cut_run(run: str) -> str:
-    """A run's name as it begins the names of leases, reservations and resolutions."""
+    """Return a run's name as it appears at the start of names of leases, reservations and
+    resolutions."""
     return run[:RUN_LENGTH_MAX].rstrip("-.")
 
 
@@ -43,19 +43,19 @@ def lease_name(run: str, batch: int, index: int) -> str:
 
 
 def pod_name(run: str, batch: int, group: int, index: int) -> str:
-    """Two long names of runs may begin alike and start in one batch: then the hash tells them
-    apart. A lease has its index in the batch for that."""
+    """Return the pod's name. A long run name is hashed, because two runs may share a prefix and
+    start in one batch. (A lease name has its index in the batch instead.)"""
     stem = run if len(run) <= RUN_LENGTH_MAX else _hashed(run, RUN_LENGTH_MAX)
     return f"{stem}-{batch}-g{group}-p{index}"
 
 
 def label_value(text: str) -> str:
-    """The text, or if it is too long for a label its beginning and a hash of all of it."""
+    """Return the text; if it is too long for a label, its beginning and a hash of all of it."""
     return text if len(text) <= LABEL_LENGTH_MAX else _hashed(text, LABEL_LENGTH_MAX)
 
 
 def lease_to_wire(lease: Lease) -> Wire:
-    """The whole object; its status only if the lease is ending or closed."""
+    """Return the whole object; with a status only if the lease is ending or closed."""
     labels: Wire = {
         f"{GROUP}/run": label_value(lease.run),
         f"{GROUP}/group-index": str(lease.group),
@@ -78,7 +78,7 @@ def lease_to_wire(lease: Lease) -> Wire:
 
 
 def lease_spec(lease: Lease) -> Wire:
-    """What never changes, as the ledger's line has it too."""
+    """Return the immutable part, which the ledger's line contains, too."""
     namespace, budget, envelope = lease.payer.split("/", 2)
     return {
         "owner": lease.owner,
@@ -113,8 +113,11 @@ def lease_spec(lease: Lease) -> Wire:
 
 
 def lease_status(lease: Lease) -> Wire:
-    """Empty while it is open and nothing ends it. `cause` accompanies a closure `Fail`, `began` one
-    whose start took time, `saved` one that lost less than all."""
+    """Return the status; empty while the lease is open and not ending.
+
+    `cause` is set for a closure `Fail`, `began` if starting took time, `saved` if only part of the
+    work was lost.
+    """
     status: Wire = {}
     if lease.ending is not None:
         status["ending"] = {
@@ -163,7 +166,7 @@ class _PaidBy(Record):
 
 
 class LeaseSpecWire(Record, rename="camel"):
-    """A lease's spec as decoded; what repeats other fields is not read."""
+    """A lease's spec as decoded; redundant members are not read."""
 
     owner: str
     run_ref: _Ref
@@ -211,7 +214,7 @@ _decode = msgspec.json.Decoder(_LeaseWire).decode
 
 
 def leases_from_json(encoded: bytes) -> Lease:
-    """One lease from the JSON of its object: the fast way in."""
+    """Decode one lease from the JSON of its object; the fast path."""
     return _from_struct(_decode(encoded))
 
 
@@ -220,8 +223,11 @@ def lease_from_wire(wire: Wire) -> Lease:
 
 
 def lease_from_spec(name: str, spec: LeaseSpecWire, *, pod: str | None = None) -> Lease:
-    """An open lease. Its pod's name follows from the spec, except after a refinancing: then it is
-    that of the lease it replaced, which only the fold knows, and empty here."""
+    """Return an open lease.
+
+    The pod's name follows from the spec, except after a refinancing: then it is the name of the
+    replaced lease's pod, which only the fold knows, and it is empty here.
+    """
     ref, place, payer = spec.run_ref, spec.slice, spec.paid_by
     group, index = _ordinal(spec.comp_path[0]), _ordinal(spec.comp_path[1])
     if pod is None:
@@ -281,7 +287,7 @@ def _from_struct(wire: _LeaseWire) -> Lease:
 
 @lru_cache(maxsize=_WHYS_MAX)
 def _why(text: str) -> Why:
-    """Those of a million leases are few."""
+    """Parse a reason; cached, because a million leases share few of them."""
     try:
         return parse_why(text)
     except ValueError:
@@ -293,7 +299,7 @@ def _hashed(text: str, length_max: int) -> str:
     return f"{text[: length_max - _HASH_LENGTH - 1].rstrip('-.')}-{tail}"
 
 
-# The leases of one fleet repeat few strings: a cache is an interner with a bound.
+# The leases of a fleet repeat few strings; these caches share them.
 @lru_cache(maxsize=1 << 16)
 def _shared(text: str) -> str:
     return text
@@ -311,7 +317,7 @@ def _payer(namespace: str, budget: str, envelope: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _ordinal(part: str) -> int:
-    """`POD[3]` is 3."""
+    """Return the number in brackets: `POD[3]` is 3."""
     number = part[part.find("[") + 1 : -1]
     if not (part.endswith("]") and number.isascii() and number.isdigit()):
         raise msgspec.ValidationError(f"{part!r} is no SHARD[n], POD[n] or SPARE[n]")

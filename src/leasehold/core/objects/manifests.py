@@ -1,7 +1,7 @@
-"""A whole manifest: group, kind and metadata, and then the rules of its kind.
+"""Checks a whole manifest: API version, kind, metadata, and then the rules of its kind.
 
-Called by `leasehold lint`, the scenario runner and the stores' admission check for everything a
-user writes. It looks at one object; rules between objects are with `budget.parent_cycles`.
+Called by `leasehold lint`, the scenario runner and the stores' admission check for everything that
+users write. Looks at one object; rules between objects are in `budget.parent_cycles`.
 """
 
 from leasehold.core.names import API_VERSION
@@ -16,7 +16,7 @@ from leasehold.core.objects.run import check_run
 USER_KINDS = ("Budget", "Run")
 OUR_KINDS = frozenset({"Lease", "Reservation", "Resolution", "LedgerHead", "LedgerBatch"})
 
-# What a server stamps; it may stand in a manifest that was read back, and is not the user's.
+# Set by a server; allowed in a manifest that was read back.
 _STAMPED = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -35,16 +35,18 @@ _STAMPED = (
 def check_manifest(
     raw: object, *, require_template: bool = False, before: object = None
 ) -> list[Problem]:
-    """Every mistake in what a user wrote; none means that its `…_from_wire` will read it.
+    """Return every mistake in a manifest. If there is none, `budget_from_wire` or `run_from_wire`
+    can read it.
 
-    `before`: the object that is edited, which may have more of something than is legal by now."""
+    `before`: the object that is edited; it may exceed limits that were lowered since.
+    """
     problems: list[Problem] = []
     if not isinstance(raw, dict):
         return [Problem(path="", value=shown(raw), remedy="write an object with kind and spec")]
     known = check_bounds(before)
     over = [problem for problem in check_bounds(raw) if problem not in known]
     if over:
-        return over  # nobody has to look at thousands of mistakes
+        return over  # reporting thousands of mistakes would help nobody
     manifest = Fields(raw, "", problems)
     manifest.need("apiVersion", _api_version)
     kind = manifest.need("kind", _kind)

@@ -1,7 +1,7 @@
-"""Nodes: what of a Kubernetes Node object placement needs to know, and simulated Node objects.
+"""Nodes: what placement needs of a Kubernetes Node object, and simulated Node objects.
 
-Called by the loop that folds objects, by the simulator and by the embedded server. A node that
-lacks a label is decoded all the same and says what it lacks: nobody may guess where it stands.
+Called by the loop that folds objects, by the simulator and by the embedded server. A node without a
+required label is decoded, too, and lists in `lacks` what is missing; its place is never guessed.
 """
 
 from leasehold.core.facts import Node, Record, Taint
@@ -10,16 +10,16 @@ from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, uni
 from leasehold.core.objects.wire import instant_at, list_at, part, stamps, text_at
 from leasehold.core.units import format_instant
 
-FLEET = f"{GROUP}/fleet"  # the taint that keeps others away; every pod of ours tolerates it
+FLEET = f"{GROUP}/fleet"  # taint against other schedulers; our pods tolerate it
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-FENCE = f"{GROUP}/fence"  # the annotation that asks a node's agent to fence it
-DRAIN = f"{GROUP}/drain"  # the one that asks us to empty it; its value says who asks
+FENCE = f"{GROUP}/fence"  # annotation that asks the node's agent to fence it
+DRAIN = f"{GROUP}/drain"  # annotation that asks us to drain it; the value names the user
 _ASKER_CHARS_MAX = 120
 REGION_WELL_KNOWN = "topology.kubernetes.io/region"
 FLAVOR_WELL_KNOWN = "nvidia.com/gpu.product"
 
-# Kubernetes repeats these facts as taints; we read them from where they are said first. The last
-# is ours, and keeps none of our pods away.
+# Kubernetes repeats these facts as taints; we read the facts themselves. The last taint is ours and
+# repels none of our pods.
 _SAID_ELSEWHERE = frozenset(
     {
         "node.kubernetes.io/unschedulable",
@@ -31,7 +31,7 @@ _SAID_ELSEWHERE = frozenset(
 
 
 class Labels(Record, frozen=True):
-    """The names under which a fleet's nodes say what they are."""
+    """The label names with which the nodes of a fleet describe themselves."""
 
     region: str = "region"
     cluster: str = "cluster"
@@ -76,7 +76,7 @@ def node_from_wire(raw: object, *, labels: Labels) -> Node:
         not_ready_since=None if ready else instant_at(condition, "lastTransitionTime"),
         cordoned=cordoned,
         fenced=any(text_at(taint, "key") == OUT_OF_SERVICE for taint in taints),
-        # Of a node that takes work again, whatever left would come back: uncordoned is undone.
+        # Uncordoning cancels a drain: pods that left would otherwise come back.
         drained_by=_asker(metadata) if cordoned else "",
         taints=tuple(
             Taint(
@@ -95,7 +95,7 @@ def node_from_wire(raw: object, *, labels: Labels) -> Node:
 
 
 def node_to_wire(node: Node, *, labels: Labels) -> Wire:
-    """A Node object that `node_from_wire` reads back; identity and version are the store's."""
+    """Return a Node object that `node_from_wire` can read; the store sets identity and version."""
     condition: Wire = {"type": "Ready", "status": "True" if node.ready else "Unknown"}
     if node.not_ready_since is not None:
         condition["lastTransitionTime"] = format_instant(node.not_ready_since)
@@ -139,7 +139,8 @@ def node_to_wire(node: Node, *, labels: Labels) -> Wire:
 
 
 def _asker(metadata: Wire) -> str:
-    """Who wants it emptied; the annotation is written by people, and may be empty."""
+    """Return the user who asked for the drain; "asked" if the annotation is empty, "" without
+    one."""
     annotations = part(metadata, "annotations")
     if DRAIN not in annotations:
         return ""

@@ -1,7 +1,7 @@
-"""Owner paths such as `org:ai:mm` and the globs over them that lending policies use.
+"""Owner paths such as `org:ai:mm`, and the globs over them in lending policies.
 
-Called by the manifest checkers, and by whoever asks whether a glob admits an owner. Owners are
-compared as text and never folded: two spellings are two owners, which is why only ASCII is legal.
+Used by the manifest checks and wherever a glob is matched with an owner. Owners are compared as
+plain text without case folding: different spellings are different owners, so only ASCII is legal.
 """
 
 import re
@@ -26,25 +26,26 @@ def is_owner(text: str) -> bool:
 
 
 def is_owner_glob(text: str) -> bool:
-    """Whether at least one legal owner path matches it."""
+    """Return whether at least one legal owner path matches the glob."""
     if len(text) > 4 * OWNER_CHARS_MAX or _GLOB.fullmatch(text) is None:
         return False
-    # A star may stand for nothing, except where an empty part would be left over.
+    # A star may match nothing, unless that would leave an empty part.
     short = re.sub(r"\*+", "*", text)
     shortest = len(short.replace("*", "")) + len(_LONE_STAR.findall(short))
     return shortest <= OWNER_CHARS_MAX
 
 
 def glob_admits(glob: str, owner: str) -> bool:
-    """Whether the glob matches all of the owner path; `*` stands for any text, colons too."""
+    """Return whether the glob matches the whole owner path; `*` matches any text, including
+    colons."""
     first, *rest = glob.split("*")
     if not rest:
         return glob == owner
     *middle, last = rest
     if not owner.startswith(first) or not owner.endswith(last):
         return False
-    # Taking each literal at its first place leaves the most room for those after it, so no
-    # back-tracking is needed and no glob can be made expensive.
+    # Matching each literal at its first position leaves the most room for the next ones. So no
+    # backtracking is needed, and no glob is expensive.
     at, end = len(first), len(owner) - len(last)
     for literal in middle:
         found = owner.find(literal, at, end)
@@ -55,6 +56,6 @@ def glob_admits(glob: str, owner: str) -> bool:
 
 
 def default_parents(owner: str) -> tuple[str, ...]:
-    """The owner's path less its last part; a single part has no parent."""
+    """Return the owner's path without its last part; a single part has no parent."""
     head, colon, _ = owner.rpartition(":")
     return (head,) if colon else ()

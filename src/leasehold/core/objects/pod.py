@@ -1,7 +1,7 @@
-"""Pods: what of a Kubernetes Pod object the loop needs to know, and the Pods we order.
+"""Pods: what the loop needs of a Kubernetes Pod object, and the Pods that we create.
 
-Called by the loop that folds objects (`pod_from_wire`) and by whoever materialises a committed
-lease (`pod_to_wire`). Somebody else's pod is decoded too, because it holds GPUs, CPU and memory.
+Called by the loop that folds objects (`pod_from_wire`) and by materialisation of committed leases
+(`pod_to_wire`). Foreign pods are decoded, too, because they use GPUs, CPU and memory.
 """
 
 from collections.abc import Mapping
@@ -26,18 +26,16 @@ RUN = f"{GROUP}/run"
 GROUP_INDEX = f"{GROUP}/group-index"
 POD_INDEX = f"{GROUP}/pod-index"
 ATTEMPT = f"{GROUP}/attempt"
-MOVED_ENV = "movedEnv"  # in a status: variables that the process was given with other values
-UNKNOWN_EXIT = "ExitUnknown"  # the reason of an end whose exit code nobody saw
-NODE = f"{GROUP}/node"  # an annotation: where a pod is to go that is bound after it was made
-MASTER = (
-    f"{GROUP}/master"  # an annotation: the host name of its gang's rank 0, where hosts have names
-)
-LEAST = f"{GROUP}/min-available"  # an annotation: how many pods of its run must stay at a time
-SLOTS = f"{GROUP}/slots"  # an annotation: the ordinals of its GPUs on its node
+MOVED_ENV = "movedEnv"  # in a status: variables that the process got with other values
+UNKNOWN_EXIT = "ExitUnknown"  # reason of an end with unknown exit code
+NODE = f"{GROUP}/node"  # annotation: target node of a pod that is bound after its creation
+MASTER = f"{GROUP}/master"  # annotation: host name of the gang's rank 0, where hosts have names
+LEAST = f"{GROUP}/min-available"  # annotation: how many pods of its run must stay at a time
+SLOTS = f"{GROUP}/slots"  # annotation: ordinals of its GPUs on its node
 
 _GPU_RESOURCE = Labels().gpu_resource
 _WAITING_CHARS_MAX = 300
-# A kubelet's words for ending pods that did nothing wrong.
+# Reasons of a kubelet for ending pods without their fault.
 _DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Preempting", "Shutdown", "Terminated"})
 _PHASES = {str(phase): phase for phase in PodPhase}
 
@@ -48,7 +46,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
     node = text_at(spec, "nodeName")
     ended = _terminated(spec, status)
     reason = text_at(status, "reason")
-    # Most pods say neither, and need not be looked at.
+    # Most pods have neither; skip the check for them.
     has_started = bool(reason or "conditions" in status) and _has_started(status)
     gpus, cpu_milli, memory_bytes = asked(
         spec, (gpu_resource, units), (CPU, milli), (MEMORY, units)
@@ -96,7 +94,8 @@ def pod_to_wire(
     grace: Millis | None = None,
     gpu_resource: str = _GPU_RESOURCE,
 ) -> Wire:
-    """The user's template with its place: node, GPUs for the first container, variables for all."""
+    """Return the user's template with its node, GPUs for the first container and variables for
+    all."""
     user = decoded(template)
     spec = part(user, "spec")
     containers = [each for each in list_at(spec, "containers") if isinstance(each, dict)]
@@ -116,22 +115,22 @@ def pod_to_wire(
         written["ownerReferences"] = [owner]
     placed: Wire = {"restartPolicy": "Never", **spec, "containers": containers, "nodeName": node}
     if grace is not None:
-        # Kubernetes counts whole seconds; the promise to the user is at least this long.
+        # Kubernetes counts whole seconds; round up, so that the grace period is never too short.
         placed["terminationGracePeriodSeconds"] = -(-grace // SECOND)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": placed}
 
 
 def without_node(wire: Wire) -> Wire:
-    """The pod as it is made where binding comes after: it says where it is to go, and is nowhere
-    yet."""
+    """Return the pod without its node, for clusters where pods are bound after creation; an
+    annotation names the target node."""
     metadata, spec = part(wire, "metadata"), dict(part(wire, "spec"))
     notes = {**part(metadata, "annotations"), NODE: spec.pop("nodeName")}
     return {**wire, "metadata": {**metadata, "annotations": notes}, "spec": spec}
 
 
 def _add_env(container: Wire, env: Mapping[str, str]) -> None:
-    # Ours come first, so that the user's own variables may refer to them; a pod has one place,
-    # so a user's variable of the same name gives way.
+    # Ours come first, so that the user's variables may refer to them. A user's variable of the same
+    # name is dropped.
     kept = [each for each in list_at(container, "env") if _name_of(each) not in env]
     ours: list[object] = [{"name": name, "value": value} for name, value in env.items()]
     if ours or kept:
@@ -155,7 +154,7 @@ def _index(labels: Wire, key: str) -> int:
 
 
 def _slots(written: str) -> tuple[int, ...]:
-    """Whatever somebody else wrote there is no reason to fail."""
+    """Parse the slots annotation; malformed text, e.g. from a foreign pod, gives no slots."""
     numbers = written.split(",") if written else []
     if not all(each.isascii() and each.isdigit() and len(each) < 5 for each in numbers):
         return ()
@@ -163,7 +162,7 @@ def _slots(written: str) -> tuple[int, ...]:
 
 
 def _asked_to_go(metadata: Wire) -> Instant | None:
-    """The time stamp of a deletion is when its grace is over."""
+    """Return when deletion was requested: the deletion timestamp is the end of the grace period."""
     due = instant_at(metadata, "deletionTimestamp")
     if due is None:
         return None
@@ -174,14 +173,15 @@ def _asked_to_go(metadata: Wire) -> Instant | None:
 
 
 def _phase(metadata: Wire, node: str, status: Wire) -> PodPhase:
-    """One that is deleted before it had a node has ended: nobody can bind it any more."""
+    """Return the phase. A pod deleted before it had a node has ended, because nothing can bind
+    it."""
     if not node and metadata.get("deletionTimestamp") is not None:
         return PodPhase.FAILED
     return _PHASES.get(text_at(status, "phase"), PodPhase.PENDING)
 
 
 def _has_started(status: Wire) -> bool:
-    """Whether any container of it ever ran: then its node did take it, whatever became of it."""
+    """Return whether any container ever ran, i.e. whether the node accepted the pod."""
     for key in ("initContainerStatuses", "containerStatuses"):
         for each in list_at(status, key) if key in status else ():
             known = {**part(each, "state"), **part(each, "lastState")}
@@ -191,7 +191,7 @@ def _has_started(status: Wire) -> bool:
 
 
 def _began_at(status: Wire) -> Instant | None:
-    """When the first of its containers began to run, those that prepare it not counted."""
+    """Return when the first container began to run, not counting init containers."""
     if "containerStatuses" not in status:
         return None
     known: list[Instant] = []
@@ -215,8 +215,11 @@ def _is_disrupted(status: Wire) -> bool:
 
 
 def _waits_for(status: Wire) -> str | None:
-    """None unless a kubelet has taken the pod, which it says by a start time, and has not started
-    it; of several containers that wait, the first that says why."""
+    """Return what an accepted pod waits for; None unless a kubelet accepted but did not start it.
+
+    A start time in the status shows that it was accepted. The first container with a message
+    counts.
+    """
     if text_at(status, "phase") != PodPhase.PENDING or not text_at(status, "startTime"):
         return None
     for key in ("initContainerStatuses", "containerStatuses"):
@@ -229,14 +232,14 @@ def _waits_for(status: Wire) -> str | None:
 
 
 def _said(ended: Wire, status: Wire) -> str:
-    """The sentence if there is one, else a reason that says more than the exit code."""
+    """Return the message of the end, otherwise a reason that says more than the exit code."""
     reason = text_at(ended, "reason")
     sentence = text_at(ended, "message") or text_at(status, "message")
     return sentence or ("" if reason in ("Completed", "Error") else reason)
 
 
 def _terminated(spec: Wire, status: Wire) -> Wire:
-    """How the first container ended; the kubelet lists statuses by name, not in order."""
+    """Return how the first container ended; the kubelet lists statuses by name, not in order."""
     if "containerStatuses" not in status:
         return {}
     statuses = [each for each in list_at(status, "containerStatuses") if isinstance(each, dict)]

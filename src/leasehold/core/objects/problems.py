@@ -1,8 +1,8 @@
-"""A mistake in a manifest: where it is, what stands there, and what would be legal instead.
+"""A mistake in a manifest: its path, the value there, and how to fix it.
 
-Every checker under `core.objects` and the configuration reader return lists of these, all of them
-at once; the store's `Invalid`, `leasehold lint` and the scenario runner print them. Nothing here
-raises on any value, however odd.
+Every checker in `core.objects` and the configuration reader return lists of them, all mistakes at
+once; the store's `Invalid`, `leasehold lint` and the scenario runner print them. Nothing here
+raises, whatever the value.
 """
 
 from leasehold.core.facts import Record
@@ -12,30 +12,32 @@ MISSING = "(missing)"
 
 
 class Problem(Record, frozen=True):
+    """One mistake: path, value and remedy."""
+
     path: str
     value: str
     remedy: str
 
 
-class Unsound(ValueError):  # noqa: N818 - it says what the object is
-    """An object that no check of ours has let in, and everything that is wrong with it."""
+class Unsound(ValueError):  # noqa: N818 - named for what the object is
+    """An object that our checks would have refused, with all its problems."""
 
     def __init__(self, problems: "list[Problem]") -> None:
         super().__init__("; ".join(map(show, problems)))
 
 
 def show(problem: Problem) -> str:
-    """`spec.x: 12: write …`, on one line whatever the value was."""
+    """Return `spec.x: 12: write …` on one line, whatever the value is."""
     return f"{problem.path}: {problem.value}: {problem.remedy}"
 
 
 def no_spec(raw: object) -> Problem:
-    """What was to be an object is none, so there is no field to name."""
+    """Return the problem of a value that is not an object and so has no field to name."""
     return Problem(path="spec", value=shown(raw), remedy="write an object with a spec")
 
 
 def shown(value: object) -> str:
-    """A value as one short line; a structure is only counted, so this costs the same for any."""
+    """Return a value as one short line. Structures are only counted, so the cost is constant."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -43,7 +45,7 @@ def shown(value: object) -> str:
     if isinstance(value, str):
         return _cut(repr(value[: VALUE_CHARS_MAX + 1]))
     if isinstance(value, int):
-        # Python refuses to print integers of thousands of digits, and nobody wants to read one.
+        # Python refuses to print integers of thousands of digits.
         return str(value) if value.bit_length() < 200 else f"a number of {value.bit_length()} bits"
     if isinstance(value, float):
         return repr(value)
@@ -55,9 +57,10 @@ def shown(value: object) -> str:
 
 
 def joined(path: str, key: object) -> str:
-    """The path of a member; a key that is no plain word stands in brackets, as Kubernetes does."""
+    """Return the path of a member; a key that is not a plain word is put in brackets, as in
+    Kubernetes."""
     if type(key) is str and key.isascii() and key.isidentifier() and len(key) <= VALUE_CHARS_MAX:
-        return f"{path}.{key}" if path else key  # what it nearly always is
+        return f"{path}.{key}" if path else key  # the usual case
     if isinstance(key, int) and not isinstance(key, bool):
         return f"{path}[{key}]" if key.bit_length() < 64 else f"{path}[…]"
     if not isinstance(key, str):

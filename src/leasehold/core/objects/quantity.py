@@ -1,7 +1,7 @@
-"""Kubernetes quantities (`500m`, `16Gi`, `1e3`) and what the containers of a pod ask for.
+"""Kubernetes quantities (`500m`, `16Gi`, `1e3`), and what the containers of a pod request.
 
-Called by the template checker and by the node and pod decoders. Amounts are integers, rounded up:
-a pod that asks for half a byte needs a byte.
+Used by the template check and the node and pod decoders. Amounts are integers, rounded up: a pod
+that requests half a byte gets one byte.
 """
 
 import re
@@ -15,7 +15,7 @@ from leasehold.core.objects.wire import list_at, part
 
 CPU = "cpu"
 MEMORY = "memory"
-Wanted = tuple[str, Callable[[object], int]]  # a resource, and how it is counted
+Wanted = tuple[str, Callable[[object], int]]  # (resource, function that reads its quantity)
 MILLI_MAX = 10**21  # a million terabytes of memory, in thousandths of a byte
 
 _QUANTITY = re.compile(
@@ -27,11 +27,11 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 def milli(value: object) -> int:
-    """A quantity in thousandths, rounded up; raises `WrongValue` when it is none."""
+    """Return a quantity in thousandths, rounded up. Raises `WrongValue` if it is malformed."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise WrongValue(_REMEDY)
     if isinstance(value, int) and not 0 <= value <= MILLI_MAX:
-        raise WrongValue(_REMEDY)  # before it is printed: an integer can be too long to print
+        raise WrongValue(_REMEDY)  # checked before printing: an integer can be too long to print
     written = str(value)
     if len(written) > 64:
         raise WrongValue(_REMEDY)
@@ -39,12 +39,12 @@ def milli(value: object) -> int:
 
 
 def format_milli(thousandths: int) -> str:
-    """The quantity that `milli` reads as so many thousandths."""
+    """Return the quantity that `milli` reads as this number of thousandths."""
     whole, rest = divmod(thousandths, 1000)
     return f"{thousandths}m" if rest else str(whole)
 
 
-@lru_cache(maxsize=1024)  # a fleet asks for the same few amounts all day
+@lru_cache(maxsize=1024)  # a fleet uses few different amounts
 def _parse(written: str) -> int:
     match = _QUANTITY.fullmatch(written)
     if match is None:
@@ -61,14 +61,16 @@ def _parse(written: str) -> int:
 
 
 def units(value: object) -> int:
-    """A quantity in whole units (bytes, GPUs, pods), rounded up."""
+    """Return a quantity in whole units (bytes, GPUs, pods), rounded up."""
     return -(-milli(value) // 1000)
 
 
 def asked(spec: Wire, *wanted: Wanted) -> list[int]:
-    """What a pod spec asks of a node, resource by resource: its containers and sidecars together,
-    or its hungriest initialiser beside the sidecars that came before it; or what it says of itself
-    as a whole. What its runtime takes comes on top."""
+    """Return what a pod spec requests of a node, per resource in `wanted`.
+
+    The larger of two sums: all containers and sidecars; or any one init container with the sidecars
+    started before it. Requests of the pod as a whole replace that. The runtime's overhead is added.
+    """
     found = [0] * len(wanted)
     for container in list_at(spec, "containers"):
         for place, amount in _asked_by(container, wanted):
@@ -95,13 +97,14 @@ def _asked_by(container: object, wanted: tuple[Wanted, ...]) -> Iterator[tuple[i
     for place, (resource, amount) in enumerate(wanted):
         value = requests.get(resource)
         if value is None:
-            value = limits.get(resource)  # a limit without a request is one, as Kubernetes has it
+            # a limit without a request counts as the request, as in Kubernetes
+            value = limits.get(resource)
         if value is not None:
             yield place, quantity_or(value, amount, 0)
 
 
 def quantity_or(value: object, amount: Callable[[object], int], default: int) -> int:
-    """The amount, or the default for what is no quantity: only a server's own objects say so."""
+    """Return the amount, or the default if it is malformed; for objects written by servers only."""
     try:
         return amount(value)
     except WrongValue:

@@ -1,8 +1,8 @@
-"""What a single value in a manifest may be: counts, GPU-hours, instants, spans, names.
+"""Readers of single manifest values: counts, GPU-hours, instants, spans, names.
 
-Each function takes whatever stood in the file and returns the value the core works with, or raises
-`WrongValue` with a remedy. Called through `fields.Fields`, which adds the path and catches it. No
-float takes part in any arithmetic: a decimal number goes through its own text.
+Each takes any raw value and returns the value that the core uses, or raises `WrongValue` with a
+remedy. Called through `fields.Fields`, which adds the path. Floats take part in no arithmetic: a
+decimal number is read from its text.
 """
 
 import re
@@ -15,10 +15,10 @@ from leasehold.core.objects.owners import GLOB_REMEDY, OWNER_REMEDY, is_owner, i
 from leasehold.core.units import HOUR, GpuMs, Instant, Millis, parse_instant, parse_span
 
 GPUS_MAX = 1_000_000
-POD_GPUS_MAX = 1_024  # a pod lies on one node
+POD_GPUS_MAX = 1_024  # a pod is on one node
 GPU_HOURS_MAX = 100_000_000_000
 RETRIES_MAX = 1_000
-TEXT_CHARS_MAX = 64  # longer than any instant or span that means something
+TEXT_CHARS_MAX = 64  # longer than any reasonable instant or span
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -27,8 +27,8 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-class WrongValue(Exception):  # noqa: N818 - it says what the value is
-    """The value is not one of its kind; `Fields` turns it into a Problem."""
+class WrongValue(Exception):  # noqa: N818 - named for what the value is
+    """A value that is not valid; `Fields` turns it into a Problem."""
 
     def __init__(self, remedy: str) -> None:
         super().__init__(remedy)
@@ -60,7 +60,7 @@ def texts(value: object) -> list[str]:
 
 
 def whole(low: int, high: int) -> Callable[[object], int]:
-    """A whole number within bounds; true is not 1, and 8.0 is not 8."""
+    """Return a reader for whole numbers within bounds; `true` is not 1 and 8.0 is not 8."""
     remedy = f"write a whole number from {low} to {high}"
 
     def check(value: object) -> int:
@@ -78,13 +78,13 @@ retries = whole(0, RETRIES_MAX)
 
 
 def gpu_hours(value: object) -> GpuMs:
-    """Hours as a whole or decimal number, exactly, in GPU-milliseconds."""
+    """Read hours as a whole or decimal number, exactly, in GPU-ms."""
     remedy = (
         f"write GPU-hours as a number over 0 and up to {GPU_HOURS_MAX}, with at most five decimals"
     )
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValue(remedy)
-    if not 0 < value <= GPU_HOURS_MAX:  # also false for a NaN
+    if not 0 < value <= GPU_HOURS_MAX:  # also false for NaN
         raise WrongValue(remedy)
     exact = Decimal(str(value)) * HOUR
     amount = int(exact)
@@ -119,7 +119,7 @@ def span(value: object) -> Millis:
 
 
 def one_of(choices: type[E]) -> Callable[[object], E]:
-    """One member of an enumeration, by its exact text."""
+    """Return a reader for one member of an enumeration, by its exact text."""
     members = {str(member): member for member in choices}
     remedy = "write " + " or ".join(members)
 
@@ -145,7 +145,7 @@ def owner_glob(value: object) -> str:
 
 
 def namespace(value: object) -> str:
-    """A DNS-1123 label, as Kubernetes wants for namespaces and container names."""
+    """Read a DNS-1123 label, as Kubernetes requires for namespaces and container names."""
     if not isinstance(value, str) or len(value) > 63 or not _DNS_LABEL.fullmatch(value):
         raise WrongValue(
             "write 1 to 63 lower-case letters, digits and '-', "
@@ -155,7 +155,7 @@ def namespace(value: object) -> str:
 
 
 def object_name(value: object) -> str:
-    """A DNS-1123 subdomain, as Kubernetes wants for objects."""
+    """Read a DNS-1123 subdomain, as Kubernetes requires for object names."""
     if not isinstance(value, str) or len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
         raise WrongValue(
             "write 1 to 253 lower-case letters, digits, '-' and '.', "
@@ -165,7 +165,7 @@ def object_name(value: object) -> str:
 
 
 def word(value: object) -> str:
-    """What can stand as a label's value: flavors, places, envelope names."""
+    """Read a text that is valid as a label value: flavors, locations, envelope names."""
     if not isinstance(value, str) or len(value) > 63 or not _LABEL_VALUE.fullmatch(value):
         raise WrongValue(
             "write 1 to 63 letters, digits, '-', '_' and '.', "
@@ -179,7 +179,8 @@ def label_value(value: object) -> str:
 
 
 def is_label_key(key: str) -> bool:
-    """`name` or `prefix/name`: a name of at most 63, a prefix that is a DNS subdomain."""
+    """Return whether the key is `name` or `prefix/name`, with at most 63 characters in the name
+    and a DNS subdomain as prefix."""
     prefix, slash, name = key.rpartition("/")
     if len(name) > 63 or not _LABEL_VALUE.fullmatch(name):
         return False

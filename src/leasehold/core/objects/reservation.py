@@ -1,7 +1,7 @@
-"""Reservations between the record that forecasts produce and the wire object.
+"""Converts reservations between the record and the API object.
 
-Called by the shell when it publishes a plan and when it reads plans back after a restart. The spec
-holds only whose start is planned; the plan itself changes and is status.
+Called by the shell when it publishes a plan, and when it reads plans back after a restart. The spec
+holds only the run; the plan changes and is therefore status.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ def reservation_to_wire(reservation: Reservation) -> Wire:
 
 
 def reservation_status(reservation: Reservation) -> Wire:
-    """The plan; what it does not have is left out."""
+    """Return the plan as a status; empty parts are left out."""
     status: Wire = {
         "state": reservation.state.value,
         "since": format_instant(reservation.since),
@@ -130,7 +130,7 @@ class _HeldMoney(Record):
     gpus: int
     relation: Relation | None = None
     location: str = "/"
-    borrowed: bool = False  # as written before there were relations
+    borrowed: bool = False  # written by versions without `relation`
 
 
 class _Held(Record):
@@ -141,7 +141,7 @@ class _Held(Record):
 
 
 class _Status(Record, rename="camel"):
-    """Every member has a default: a crash may come between the object and its status."""
+    """Every member has a default, because a crash may leave the object without a status."""
 
     state: State = State.PENDING
     since: str = ""
@@ -213,7 +213,7 @@ def _held_money(found: _HeldMoney) -> Held:
 
 
 def batch_in_name(name: str) -> int:
-    """`train-16-4702` was announced in batch 4702."""
+    """Return the batch in a name: `train-16-4702` was announced in batch 4702."""
     _, _, tail = name.rpartition("-")
     if not (tail.isascii() and tail.isdigit()):
         raise msgspec.ValidationError(f"{name!r} does not end in the number of its batch")

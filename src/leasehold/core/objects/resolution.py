@@ -1,8 +1,8 @@
-"""Resolutions between the record that resolve produces and the wire object that proves it.
+"""Converts resolutions between the record and the API object that proves it.
 
-Called when a resolution is committed (its digest), published, and read again by verifiers. Its
-digest covers the spec, so the spec is exact: empty parts are left out, and nothing in it depends on
-who wrote it. The batch that committed it is the number at the end of its name.
+Used when a resolution is committed (its digest), published, and read by verifiers. The digest
+covers the spec, so the spec must be exact: empty parts are left out, and it does not depend on the
+writer. The batch that committed it is the number at the end of its name.
 """
 
 import msgspec
@@ -25,7 +25,8 @@ GROUP_DIGITS_MAX = 9
 
 
 def resolution_name(subject: str, batch: int) -> str:
-    """Of the subject's last part, which names the reservation, the envelope or the aggregate."""
+    """Return the name, from the last part of the subject: a reservation, an envelope or an
+    aggregate."""
     return f"{cut_run(subject.rpartition('/')[2])}-{batch}"
 
 
@@ -99,7 +100,7 @@ def _bundle_to_wire(bundle: Bundle) -> Wire:
 
 
 def _counting_to_wire(lottery: Lottery) -> Wire:
-    """What decides how bundles are counted again (R4, Q10)."""
+    """Return what decides how bundles are counted again (R4, Q10)."""
     found: Wire = {}
     if lottery.sweeps:
         found["sweeps"] = {
@@ -119,7 +120,8 @@ def _beneficiary_to_wire(resolution: Resolution) -> Wire:
 
 
 def _returned_to_wire(kind: str, name: str, gpus: int) -> Wire:
-    """Kinds are `bundle`, `lease` and `group`; a group is named `namespace/run#index`."""
+    """Return an entry of `returned`: a `bundle`, a `lease`, or a `group` named
+    `namespace/run#index`."""
     if kind != "group":
         return {kind: name, "gpus": gpus}
     run, group = _split_bundle(name)
@@ -140,7 +142,8 @@ class _Scope(Record):
 
 
 class _Cut(Record):
-    """One entry of `spares`, `shrunk`, `returned` or `need`; its members say what it is."""
+    """One entry of `spares`, `shrunk`, `returned` or `need`; the members that are set tell
+    which."""
 
     gpus: int
     lease: str = ""
@@ -213,7 +216,7 @@ class _ResolutionWire(Record):
 
 
 def resolution_from_wire(wire: Wire) -> Resolution:
-    """Bundles come back without their runs' uids, which the wire does not carry."""
+    """Decode; the bundles lack the uids of their runs, which the wire form does not contain."""
     found = msgspec.convert(wire, _ResolutionWire)
     name, spec = found.metadata.name, found.spec
     whom = spec.beneficiary
@@ -286,7 +289,8 @@ def _split_bundle(name: str) -> tuple[RunKey, int | None]:
     run, mark, group = name.partition("#")
     if not mark:
         return run, None
-    # A record from outside may say anything; int() would also take signs, blanks and other digits.
+    # An external record may contain anything; int() would also accept signs, blanks and other
+    # digits.
     if not (group.isascii() and group.isdigit() and len(group) <= GROUP_DIGITS_MAX):
         raise msgspec.ValidationError(f"{name!r} is no namespace/run#group")
     return run, int(group)

@@ -1,11 +1,11 @@
-"""What a write of a Budget or a Run needs: which verb on which owner.
+"""The rights that a write of a Budget or a Run needs: which verb on which owner.
 
-Asked by the REST facade before a user's write, and by whoever explains a refusal; on Kubernetes a
-policy says the same. Pure and lenient: an object that is malformed needs nothing here, because the
-server refuses it for that. Whether a caller has the right is `core.objects.access`' answer.
+Checked by the REST facade before a user's write, and by explanations of refusals; on Kubernetes an
+admission policy has the same rules. A malformed object needs no right here, because the server
+refuses it anyway. `core.objects.access` decides whether a caller has a right.
 
-Metadata goes with the spec: a finalizer decides whether an object can be deleted, a label who is
-counted with whom, so that only who may change the spec may change them.
+Editing metadata needs the same right as editing the spec: a finalizer decides whether the object
+can be deleted, and labels decide how it is grouped.
 """
 
 from leasehold.core.names import Wire
@@ -14,13 +14,13 @@ from leasehold.core.objects.wire import list_at, part, text_at
 
 Right = tuple[OwnerVerb, str]
 _OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")
-# kubectl's own note of what was applied last: it goes with every `kubectl apply`, whatever that
-# changes, so that it needs the least right that a change can need.
+# kubectl's record of what was last applied. Every `kubectl apply` writes it, whatever else it
+# changes, so it must need only the least right.
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def rights_needed(old: Wire | None, new: Wire) -> list[Right]:
-    """Every (verb, owner) that turning `old` into `new` needs; none for other kinds."""
+    """Return every (verb, owner) needed to turn `old` into `new`; none for other kinds."""
     kind = new.get("kind")
     if kind == "Budget":
         return _of_budget(old, new)
@@ -30,13 +30,14 @@ def rights_needed(old: Wire | None, new: Wire) -> list[Right]:
 
 
 def rights_to_delete(old: Wire) -> list[Right]:
-    """Taking a Budget away is the funder's; a Run's deletion spends nothing."""
+    """Return the rights to delete an object: `fund` for a Budget; none for a Run, which spends
+    nothing."""
     owner = text_at(part(old, "spec"), "owner")
     return [(OwnerVerb.FUND, owner)] if old.get("kind") == "Budget" and owner else []
 
 
 def missing_right(caller: Caller, needed: list[Right]) -> Right | None:
-    """The first of them that the caller lacks. Whoever may fund may also lend."""
+    """Return the first right that the caller lacks. `fund` includes `lend`."""
     for verb, owner in needed:
         if caller.may(verb, owner):
             continue
@@ -47,8 +48,11 @@ def missing_right(caller: Caller, needed: list[Right]) -> Right | None:
 
 
 def _of_run(before: Wire | None, after: Wire) -> list[Right]:
-    """An edit of `stop` alone needs no right, because cancelling spends nothing. Any other edit
-    needs the right on the owner before and after it."""
+    """Return the rights that a write of a Run needs.
+
+    An edit of `stop` alone needs none, because cancelling spends nothing. Any other edit needs
+    `spend` on the owner before and after it.
+    """
     old, new = part(before, "spec"), part(after, "spec")
     owners = dict.fromkeys(filter(None, (text_at(old, "owner"), text_at(new, "owner"))))
     is_same = (
@@ -78,18 +82,19 @@ def _of_budget(before: Wire | None, after: Wire) -> list[Right]:
     ]
     needed = [owner, *parents]
     was = text_at(old, "owner")
-    if was and was != owner:  # refused by the server too, but not for want of a right
+    if was and was != owner:  # the server refuses it, too, but not for a missing right
         needed.append(was)
     return [(OwnerVerb.FUND, each) for each in needed]
 
 
 def _is_above(parent: str, owner: str) -> bool:
-    """Whether the parent is on the owner's own path: nobody's leave is needed to be its child."""
+    """Return whether the parent is on the owner's own path, which needs no permission."""
     return owner.startswith(f"{parent}:")
 
 
 def _metadata(obj: Wire, *, but: str = "") -> Wire:
-    """What users write there; one annotation may be left out. Empty is as good as not there."""
+    """Return the metadata that users write, without the annotation `but`. Empty parts are left
+    out."""
     found = {key: value for key, value in part(obj, "metadata").items() if key in _OF_USERS}
     if isinstance(annotations := found.get("annotations"), dict):
         found["annotations"] = _without(annotations, but)

@@ -1,8 +1,8 @@
-"""Run manifests: every rule of a Run's spec, its defaults, and its record.
+"""Run manifests: all rules of a Run's spec, its defaults, and the record made from it.
 
-Called by the store's admission check, `leasehold lint`, the scenario runner and the loop that
-folds objects. One reading serves both the check and the decoding. A rule that relates several
-fields is applied only when each of them is right by itself, so one mistake is reported once.
+Called by the store's admission check, `leasehold lint`, the scenario runner and the loop that folds
+objects. Checking and decoding share one reader. A rule about several fields is applied only if each
+is right by itself, so that one mistake is reported once.
 """
 
 from msgspec.structs import replace
@@ -24,17 +24,17 @@ _GANG = readers.one_of(Gang)
 
 
 def check_run(raw: object, *, require_template: bool = False) -> list[Problem]:
-    """Everything that is wrong with the spec, with paths; the metadata is `manifests`' business."""
+    """Return every problem of the spec, with paths; `manifests` checks the metadata."""
     return _read_spec(raw, require_template=require_template)[1]
 
 
 def grace_problems(raw: object, most: Millis) -> list[tuple[str, str]]:
-    """(path, why) if a Run asks for more time to stop than whoever waits for its GPUs must give."""
+    """Return (path, why) if the Run's grace period is longer than `most`."""
     asked = part(part(raw, "spec"), "runtime").get("gracePeriod")
     try:
         grace = 0 if asked is None else readers.span_or_none(asked)
     except readers.WrongValue:
-        return []  # it is told by `check_run`
+        return []  # reported by `check_run`
     if grace <= most:
         return []
     limit = format_span(most)
@@ -48,8 +48,11 @@ def grace_problems(raw: object, most: Millis) -> list[tuple[str, str]]:
 
 
 def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
-    """The record of a Run that has been checked. `known` is what it was: while its generation is
-    the same, so is its spec, and most news of a Run is of its status."""
+    """Return the record of a Run that was already checked.
+
+    `known` is its previous record: the spec is reused while the generation is unchanged, because
+    most updates change only the status.
+    """
     stamped = stamps(raw)
     generation = whole_at(part(raw, "metadata"), "generation") or 0
     named = (stamped.uid, generation)
@@ -77,7 +80,7 @@ def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
 
 
 def _as_tried(spec: RunSpec, status: Wire) -> RunSpec:
-    """Return the spec with what its pods ask for by the API server's word, if that was noted."""
+    """Return the spec with the pod requests that the API server determined, if they are noted."""
     told = part(status, "podRequests")
     try:
         cpu, memory = milli(told.get(CPU)), units(told.get(MEMORY))
@@ -87,10 +90,12 @@ def _as_tried(spec: RunSpec, status: Wire) -> RunSpec:
 
 
 def _arrival(raw: object, stamped: Stamps, known: Run | None) -> tuple[Instant, int]:
-    """When it came, and as which of those that came then. A store that stamps milliseconds has
-    said it all; an API server stamps seconds, and the versions under which it took them tell who
-    was first. Versions change with every write, so what was first seen counts: it is in the status
-    from then on."""
+    """Return (instant, number) of the Run's creation; the number breaks ties.
+
+    A store with millisecond stamps needs no number. An API server stamps seconds, so the first
+    resourceVersion that we saw is the number. Both are kept in the status, because later writes
+    change the version.
+    """
     told = part(part(raw, "status"), "arrived")
     instant, number = instant_at(told, "instant"), whole_at(told, "number")
     if instant is not None and number is not None:
@@ -102,7 +107,7 @@ def _arrival(raw: object, stamped: Stamps, known: Run | None) -> tuple[Instant, 
 
 
 class _Shape:
-    """The numbers that must divide each other; None for one that is missing or wrong."""
+    """The numbers that must divide each other; None if missing or wrong."""
 
     __slots__ = ("group", "malleable", "per_pod", "spares", "total", "width_max")
 
@@ -115,7 +120,7 @@ class _Shape:
         self.malleable: Malleable | None = None
 
     def widest(self) -> int | None:
-        """The most GPUs the run can hold: its widest width and all the spares beside it."""
+        """Return the most GPUs the run can hold: its largest width and all spares beside it."""
         if self.width_max is None or self.spares is None:
             return None
         if self.spares == 0:
@@ -188,7 +193,8 @@ def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, 
 
 
 def _read_shape(resources: Fields, locality: Fields) -> _Shape:
-    """Total, group and pod size; a number that breaks a rule counts as wrong from then on."""
+    """Read total, group and pod size. A number that breaks a rule is treated as wrong by later
+    rules."""
     total = resources.need("totalGPUs", readers.gpus)
     group = locality.take("groupGPUs", readers.gpus, None)
     per_pod = resources.take("gpusPerPod", readers.pod_gpus, None)
@@ -243,7 +249,7 @@ def _on(grid: Malleable, width: int) -> bool:
 
 
 def _near(grid: Malleable, width: int) -> str:
-    """A remedy that names the legal widths on both sides."""
+    """Return a remedy that names the nearest legal widths."""
     inside = min(max(width, grid.min_gpus), grid.max_gpus)
     below = inside - (inside - grid.min_gpus) % grid.step_gpus
     above = below + grid.step_gpus
@@ -263,7 +269,8 @@ def _read_spares(spec: Fields, shape: _Shape) -> None:
 
 
 def _check_count(resources: Fields, locality: Fields, shape: _Shape) -> None:
-    """Bound the groups and the pods of the widest width: every decision walks them."""
+    """Check the number of groups and pods at the largest width, because every decision walks
+    them."""
     widest = shape.widest()
     if widest is None or shape.width_max is None or shape.group is None:
         return

@@ -1,8 +1,8 @@
-"""The pod template of a Run: what of it is the user's, and what leasehold must refuse.
+"""The pod template of a Run: which parts are read, and which must be refused.
 
-Called by `run`. A template stays the user's bytes; only what placement needs (CPU, memory,
-tolerations) is read out of it. What would fight with our placement, or ask twice for GPUs, is
-refused by path. It does not know all of Kubernetes' pod fields and does not try to.
+Called by `run`. The template is kept as written; only CPU, memory and tolerations are read, for
+placement. Fields that would conflict with our placement or with the GPUs we add are refused by
+path. Other pod fields are passed on unchecked.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from leasehold.core.objects.wire import canonical
 DEPTH_MAX = 32
 NEVER = "Never"
 _SECONDS = readers.whole(0, 2**31 - 1)
-WHOLE_BITS_MAX = 63  # what every JSON reader on the way can hold
+WHOLE_BITS_MAX = 63  # the range of every JSON reader on the way
 
 PLACEMENT = {
     "affinity": "leasehold places the pods; use spec.locality.selector and leave this out",
@@ -35,6 +35,8 @@ PLACEMENT = {
 
 
 class Template(Record, frozen=True):
+    """A pod template, and the requests of one pod that placement needs."""
+
     raw: bytes = b"{}"
     cpu_milli: int = 0
     memory_bytes: int = 0
@@ -42,7 +44,7 @@ class Template(Record, frozen=True):
 
 
 def read_template(spec: Fields, *, required: bool) -> Template:
-    """The template under a Run's spec; what it returns means nothing if problems were noted."""
+    """Return the template under a Run's spec; undefined if problems were noted."""
     template = spec.inside("template", required=required)
     if template.is_void:
         return Template()
@@ -124,7 +126,7 @@ def _read_toleration(fields: Fields) -> Toleration:
 
 
 def _is_json(value: object, depth: int) -> bool:
-    """The short answer, which is nearly always yes; `_not_json` says why not."""
+    """Return whether the value is plain JSON; the fast check. `_not_json` reports why not."""
     if isinstance(value, str):
         return _is_sound(value)
     if isinstance(value, dict):
@@ -140,7 +142,7 @@ def _is_json(value: object, depth: int) -> bool:
 
 
 def _not_json(value: object, path: str, depth: int) -> Iterator[Problem]:
-    """What could not be written as JSON and read back the same."""
+    """Yield a problem for everything that JSON could not store and return unchanged."""
     remedy = ""
     if isinstance(value, dict | list):
         if depth == 0:

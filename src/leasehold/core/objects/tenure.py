@@ -1,8 +1,8 @@
-"""The record of a tenure, and how it is stored: a `coordination.k8s.io/v1` Lease.
+"""The record of a tenure, stored as a `coordination.k8s.io/v1` Lease.
 
-A store knows it under the kind `Tenure`, since `Lease` is the ledger's word; whoever speaks to
-Kubernetes, or serves it, says Lease there. The instants in it are for people to read: no decision
-looks at them. Epoch and write stand in annotations, because `leaseTransitions` has 32 bits.
+Stores use the kind `Tenure`, because `Lease` is a ledger object; adapters that speak or serve the
+Kubernetes API translate it. The instants in it are for people: no decision uses them. Epoch and
+write are annotations, because `leaseTransitions` has only 32 bits.
 """
 
 from leasehold.core.facts import Record
@@ -19,7 +19,8 @@ NOBODY = ""
 
 
 class Holder(Record, frozen=True):
-    """A process: its nonce is new with every start, so that a restarted one is somebody else."""
+    """A process. The nonce is new at each start, so that a restarted process is a different
+    holder."""
 
     name: str
     nonce: str
@@ -30,10 +31,10 @@ class Holder(Record, frozen=True):
 
 
 class TenureRecord(Record, frozen=True):
-    """What the store has of one key. `write` names the one write that made it so."""
+    """The stored state of one key. `write` identifies the write that made it."""
 
     key: str
-    holder: str  # a Holder's identity; NOBODY: it was given back
+    holder: str  # a Holder's identity; NOBODY: released
     epoch: int
     write: str
     version: int = 0
@@ -52,7 +53,7 @@ def tenure_name(key: str) -> str:
 
 
 def tenure_to_wire(record: TenureRecord, *, kept: Wire | None = None) -> Wire:
-    """`kept` is the stored object that it replaces: what others wrote there stays."""
+    """Return the object; `kept` is the stored one that it replaces, whose other fields stay."""
     metadata = dict(part(kept or {}, "metadata"))
     metadata |= {"name": tenure_name(record.key), "namespace": NAMESPACE}
     metadata["annotations"] = {
@@ -78,7 +79,7 @@ def tenure_to_wire(record: TenureRecord, *, kept: Wire | None = None) -> Wire:
 
 
 def tenure_from_wire(wire: Wire) -> TenureRecord:
-    """Also of an object that somebody else made or edited: what it lacks is as if never held."""
+    """Decode any object, even if it was edited by others; missing fields read as never held."""
     stamped, spec = stamps(wire), part(wire, "spec")
     annotations = part(part(wire, "metadata"), "annotations")
     epoch = text_at(annotations, EPOCH)
@@ -96,5 +97,5 @@ def tenure_from_wire(wire: Wire) -> TenureRecord:
 
 
 def _micro(at: Instant) -> str:
-    """As Kubernetes wants a MicroTime: six digits after the second."""
+    """Format as a Kubernetes MicroTime, with six digits after the second."""
     return f"{format_instant(at)[:-1]}000Z"

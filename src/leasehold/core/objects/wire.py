@@ -1,8 +1,8 @@
-"""Lenient reads of objects that the API server has already taken in, and their one byte form.
+"""Lenient readers of objects that the API server has accepted, and their canonical bytes.
 
-Called by the decoders. What a server stamps (uid, version, instants) is read with a default, since
-an object that was not stored yet lacks it; user-written fields are never read this way, they are
-checked. `canonical` is the only way a spec becomes bytes, so that equal specs are equal bytes.
+Used by the decoders. Fields that a server sets (uid, version, instants) have defaults, because an
+object that is not stored yet lacks them; fields written by users are checked instead. `canonical`
+is the only way to turn a spec into bytes, so that equal specs give equal bytes.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ from leasehold.core.units import Instant, parse_instant
 
 
 class Stamps(Record, frozen=True):
-    """What identifies an object, and what the server has written on it."""
+    """Identity of an object, and what the server wrote on it."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ def stamps(raw: object) -> Stamps:
 
 
 def part(raw: object, key: str) -> Wire:
-    """The mapping under a key, or an empty one."""
+    """Return the mapping under a key, or an empty one."""
     found = raw.get(key) if isinstance(raw, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -54,7 +54,7 @@ def text_at(raw: Wire, key: str) -> str:
 
 
 def version_at(metadata: Wire) -> int:
-    """Of the object; 0 for one that was not stored yet, or that somebody else numbers."""
+    """Return the object's version; 0 if it was not stored yet or is no number."""
     version = text_at(metadata, "resourceVersion")
     return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
 
@@ -69,12 +69,13 @@ def instant_at(raw: Wire, key: str) -> Instant | None:
 
 
 def canonical(value: object) -> bytes:
-    """JSON with sorted keys and no spaces."""
+    """Encode as JSON with sorted keys and no spaces."""
     return msgspec.json.encode(value, order="sorted")
 
 
 def exact(value: object) -> object:
-    """The same without fractions: `0.5` becomes the text "0.5", as the ledger has no floats."""
+    """Return the value with fractions as texts (`0.5` becomes "0.5"), because the ledger has no
+    floats."""
     if isinstance(value, dict):
         return {key: exact(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -83,7 +84,7 @@ def exact(value: object) -> object:
 
 
 def decoded(raw: bytes) -> Wire:
-    """The mapping that `canonical` wrote, as a fresh one that the caller may change."""
+    """Decode what `canonical` wrote into a new mapping that the caller may change."""
     found = msgspec.json.decode(raw)
     assert isinstance(found, dict), "only mappings are kept as bytes"
     return found

@@ -1,8 +1,8 @@
-"""What each envelope pays for, now and as far as it is known: the fold of leases by payer.
+"""What each envelope pays for, now and in the future as far as known: leases summed by payer.
 
-`cover` asks how many more GPUs an envelope can give. Usage is never a stored balance: an account
-is sums over leases, so used GPU-hours at any instant are one multiplication. Reservations put
-*claims* on accounts while plans are made; what-ifs change both, and undo it.
+`cover` asks how many more GPUs an envelope can give. An account stores sums over leases, not a
+balance, so GPU-hours used at any instant are one multiplication. Plans put *claims* on accounts;
+what-ifs change both and undo it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ from leasehold.core.world.what_if import WhatIf
 
 
 class Term(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a lease's end: when its GPUs come free, and up to when it is committed.
+    """The known end of a lease: when its GPUs come free, and until when they are committed.
 
-    `committed_to` None means no limit: the rolling horizon applies. A lease that is ending
-    commits nothing any more (the grace period is charged, not committed).
+    `committed_to` is None for a lease without a limit: `accounting.horizon` applies. A lease that
+    is ending commits nothing more (its grace period is charged, but not committed).
     """
 
     frees_at: Instant = FOREVER
@@ -31,7 +31,7 @@ UNLIMITED = Term()
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A reservation's money: GPUs within [start, end), and GPU-hours from now on."""
+    """Money claimed by a plan: GPUs within [start, end), and GPU-hours from now on."""
 
     uid: Uid
     payer: EnvelopeKey
@@ -43,7 +43,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Account:
-    """The open leases of one envelope, as sums."""
+    """The open leases of one envelope, as sums.
+
+    GPU-ms used by open leases until t are `gpus * t - starts`, whatever the number of leases.
+    Example: 2 GPUs since 100 and 4 GPUs since 200 give gpus 6 and starts 2 * 100 + 4 * 200 = 1000;
+    until 300 they have used 6 * 300 - 1000 = 800, which is 2 * 200 + 4 * 100.
+    """
 
     __slots__ = (
         "borrowers",
@@ -59,7 +64,7 @@ class Account:
     )
 
     def __init__(self) -> None:
-        self.since: Instant = 0  # use before the envelope's window does not count
+        self.since: Instant = 0  # use before the window of the envelope does not count
         self.gpus = 0
         self.lent = 0
         self.settled_ms: GpuMs = 0  # of closed leases
@@ -71,14 +76,14 @@ class Account:
         self.claims: list[Claim] = []
 
     def used_ms(self, at: Instant) -> GpuMs:
-        """Before a window that was moved into the future under open leases, nothing."""
+        """Return the use in the window up to `at`; 0 if the window was moved into the future."""
         return self.settled_ms + max(0, self.gpus * at - self.starts)
 
     def lent_used_ms(self, at: Instant) -> GpuMs:
         return self.lent_ms + max(0, self.lent * at - self.lent_starts)
 
     def committed_ms(self, at: Instant, *, until: Instant, horizon: Millis) -> tuple[GpuMs, GpuMs]:
-        """What open leases may still use, and how much of that is lent."""
+        """Return what open leases may still use, and how much of that is lent."""
         total = lent_total = 0
         for term, (gpus, lent) in self.terms.items():
             end = at + horizon if term.committed_to is None else term.committed_to
@@ -89,7 +94,7 @@ class Account:
         return total, lent_total
 
     def overdue(self, at: Instant) -> tuple[int, int]:
-        """GPUs (and lent ones) that are used beyond what was committed: overdue, or ending."""
+        """Return the GPUs (and lent ones) of leases that are overdue or ending."""
         gpus = lent = 0
         for term, amounts in self.terms.items():
             if term.committed_to is not None and term.committed_to <= at:
@@ -98,16 +103,17 @@ class Account:
         return gpus, lent
 
     def limited_ms(self, at: Instant, *, until: Instant) -> tuple[GpuMs, GpuMs]:
-        """The same for leases with a limit only."""
+        """Return the same as `committed_ms`, for leases with a limit only."""
         return self.committed_ms(at, until=until, horizon=0)
 
     def unlimited(self) -> tuple[int, int]:
-        """GPUs under leases without a limit that are not ending, and how many of them are lent."""
+        """Return the GPUs (and lent ones) of leases without a limit that are not ending."""
         gpus, lent = self.terms.get(UNLIMITED, (0, 0))
         return gpus, lent
 
     def freed_by(self, at: Instant, now: Instant) -> tuple[int, int]:
-        """GPUs (and lent ones) whose leases are known to end by then; an overdue one may stay."""
+        """Return the GPUs (and lent ones) of leases with a known end by `at`; overdue leases do
+        not count."""
         gpus = lent = 0
         for term, amounts in self.terms.items():
             if now < term.frees_at <= at:
@@ -117,17 +123,17 @@ class Account:
 
 
 class Accounts:
-    """One account per envelope that ever paid."""
+    """One account for each envelope that ever paid."""
 
     def __init__(self, what_if: WhatIf) -> None:
         self._what_if = what_if
         self._accounts: dict[EnvelopeKey, Account] = {}
-        self._carried: Mapping[EnvelopeKey, Charges] = {}  # of leases that are no longer here
+        self._carried: Mapping[EnvelopeKey, Charges] = {}  # sums of leases that were archived
         self._planned: Mapping[EnvelopeKey, Sequence[Claim]] = {}
         self._planners: frozenset[Uid] = frozenset()
 
     def emptied(self, now: Instant) -> "Accounts":
-        """The same without open leases: what they used until now stays used."""
+        """Return the accounts as if every open lease ended at `now`; its use stays."""
         found = Accounts(self._what_if)
         for payer, account in self._accounts.items():
             empty = found._accounts[payer] = Account()
@@ -137,7 +143,7 @@ class Accounts:
         return found
 
     def of(self, payer: EnvelopeKey) -> Account:
-        """To be read. One that never paid has an empty account."""
+        """Return the account, read-only; an empty one if the envelope never paid."""
         return self._accounts.get(payer) or self._new(payer, 0)
 
     def _kept(self, payer: EnvelopeKey) -> Account:
@@ -145,7 +151,7 @@ class Accounts:
         return self.reopen(payer, 0) if account is None else account
 
     def reopen(self, payer: EnvelopeKey, since: Instant) -> Account:
-        """Begin an account anew for another window; the caller adds its leases again."""
+        """Reset an account for another window; the caller must add its leases again."""
         account = self._accounts[payer] = self._new(payer, since)
         return account
 
@@ -156,13 +162,13 @@ class Accounts:
         return account
 
     def carry(self, charges: Mapping[EnvelopeKey, Charges]) -> None:
-        """Some of what is settled is known as sums from now on; no balance changes by that."""
+        """Take over the sums of archived leases; no balance changes by that."""
         self._carried = charges
         for payer in charges:
             self._kept(payer)
 
     def carried_ms(self, payer: EnvelopeKey, since: Instant) -> tuple[GpuMs, GpuMs]:
-        """What leases that are no longer here used since then, and how much of it was lent."""
+        """Return what archived leases used since `since`, and how much of it was lent."""
         known = self._carried.get(payer)
         return (0, 0) if known is None else known.used_since(since)
 
@@ -170,19 +176,19 @@ class Accounts:
         return sorted(self._accounts)
 
     def add(self, lease: Lease, term: Term) -> None:
-        """An open lease begins to count."""
+        """Start to count an open lease."""
         self._count(lease, term, 1)
         if self._what_if.active:
             self._what_if.note(lambda: self._count(lease, term, -1))
 
     def remove(self, lease: Lease, term: Term) -> None:
-        """It stops counting; what it has used is settled separately."""
+        """Stop counting a lease; `settle` adds what it used."""
         self._count(lease, term, -1)
         if self._what_if.active:
             self._what_if.note(lambda: self._count(lease, term, 1))
 
     def end(self, lease: Lease, term: Term, *, at: Instant) -> None:
-        """In a what-if: it stops counting, and what it has used stays used."""
+        """End a lease in a what-if: it stops counting, but what it used stays used."""
         self.remove(lease, term)
         account = self._kept(lease.payer)
         used = lease.gpus * max(0, at - max(lease.start, account.since))
@@ -192,7 +198,7 @@ class Accounts:
             self._what_if.note(lambda: self._use(account, -used, -lent))
 
     def unend(self, lease: Lease, term: Term, *, at: Instant) -> None:
-        """In the same what-if: it goes on after all."""
+        """Undo `end` in the same what-if."""
         self.add(lease, term)
         account = self._kept(lease.payer)
         used = lease.gpus * max(0, at - max(lease.start, account.since))
@@ -206,7 +212,7 @@ class Accounts:
         account.lent_ms += lent
 
     def settle(self, lease: Lease) -> None:
-        """A closed lease's use within the window is the payer's for ever."""
+        """Add what a closed lease used within the window."""
         assert lease.end is not None, lease.name
         account = self._kept(lease.payer)
         used = lease.gpus * max(0, lease.end - max(lease.start, account.since))
@@ -215,7 +221,7 @@ class Accounts:
             account.lent_ms += used
 
     def claim(self, claim: Claim) -> None:
-        """Speak for a reservation's money. The caller must hold an open what-if."""
+        """Add a plan's claim. The caller must hold an open what-if."""
         account = self._kept(claim.payer)
         account.claims.append(claim)
         if self._what_if.active:
@@ -224,9 +230,10 @@ class Accounts:
     def respect(
         self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: frozenset[Uid]
     ) -> None:
-        """Count the money of planned starts, except that of these runs.
+        """Count the claims of planned starts, except those of the runs `but`.
 
-        The caller must hold an open what-if."""
+        The caller must hold an open what-if.
+        """
         before, whose = self._planned, self._planners
         self._planned, self._planners = planned, but
         if self._what_if.active:
@@ -236,7 +243,7 @@ class Accounts:
         self._planned, self._planners = planned, but
 
     def claims_on(self, payer: EnvelopeKey) -> list[Claim]:
-        """Money of this envelope that is spoken for."""
+        """Return the claims on this envelope."""
         planned = [each for each in self._planned.get(payer, ()) if each.uid not in self._planners]
         return planned + self.of(payer).claims
 
@@ -268,14 +275,14 @@ class Accounts:
     def peak(
         self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
     ) -> tuple[int, int]:
-        """The most GPUs (and the most lent ones) that envelopes pay for together at any instant of
-        [start, end)."""
+        """Return the most GPUs (and lent ones) that these envelopes pay for together at any time
+        in [start, end)."""
         payers = tuple(payers)
         accounts = [self.of(payer) for payer in payers]
         used = sum(account.gpus for account in accounts)
         lent = sum(account.lent for account in accounts)
         claims = [each for payer in payers for each in self.claims_on(payer)]
-        if not claims:  # from the start on there is only less
+        if not claims:  # without claims, use only falls after the start
             freed = [account.freed_by(start, now) for account in accounts]
             return used - sum(each[0] for each in freed), lent - sum(each[1] for each in freed)
         drops: list[Drop] = []

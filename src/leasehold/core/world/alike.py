@@ -1,8 +1,7 @@
-"""Runs that ask for the same thing: what holds for one that waits, holds for all behind it.
+"""Likeness: groups runs with equal requests, because one answer holds for all of them.
 
-A line is long because somebody submitted a thousand runs that differ in name and command only. The
-queue asks what a run is like, and the dear questions once per likeness. Nothing here decides
-anything.
+The queue often holds a thousand runs that differ only in name and command. Expensive questions are
+asked once per likeness. Nothing is decided here.
 """
 
 from weakref import WeakValueDictionary
@@ -14,7 +13,8 @@ from leasehold.core.verdicts import Refused
 
 
 class Likeness:
-    """Compared by identity; `refused` is the newest answer to one of them."""
+    """What equal runs have in common, compared by identity. `refused` is the newest refusal of
+    any of them."""
 
     __slots__ = ("__weakref__", "refused")
 
@@ -22,7 +22,7 @@ class Likeness:
         self.refused: Refused | None = None
 
     def settle(self, refused: Refused) -> Refused:
-        """The same answer is the same object, so that whoever was told it can tell at a glance."""
+        """Return the same object for an equal refusal, so that callers can compare by identity."""
         if self.refused != refused:
             self.refused = refused
         assert self.refused is not None
@@ -30,7 +30,7 @@ class Likeness:
 
 
 class Alike:
-    """What the runs that are in line are like."""
+    """The likenesses of the queued runs."""
 
     def __init__(self) -> None:
         self._known: dict[Uid, tuple[RunSpec, Likeness]] = {}
@@ -40,7 +40,7 @@ class Alike:
         known = self._known.get(run.uid)
         if known is not None and known[0] is run.spec:
             return known[1]
-        # Its namespace, because not everybody may spend an owner's money from everywhere.
+        # The namespace counts, because not every namespace may spend an owner's money.
         key = (run.namespace, replace(run.spec, template=b""))
         likeness = self._likenesses.get(key)
         if likeness is None:

@@ -1,8 +1,8 @@
-"""What the ledger says of one run: its attempts, how each ended, what was spent.
+"""The history of one run in the ledger: its attempts, how each ended, what was spent.
 
-A *unit* is what starts and ends together: the whole run, or one group of a `gang: Group` run
-(its index is the unit's key; a whole run's key is -1). An attempt's outcome is a maximum over its
-closures, so that it does not depend on the order in which they are folded.
+A *unit* starts and ends together: the whole run (key -1), or one group of a `gang: Group` run (key:
+the group's index). An attempt's outcome is a maximum over its closures, so that it does not depend
+on the order in which they are folded.
 """
 
 from typing import assert_never
@@ -25,22 +25,22 @@ WHOLE = -1
 
 Settled = dict[tuple[EnvelopeKey, Relation], GpuMs]
 
-# Closures that end a lease while its attempt goes on say nothing about how the attempt ended. (A
-# pod that leaves a drained node closes with `Swap`, too: if nothing comes after it, the attempt was
-# requeued.)
+# Closures that end a lease while its attempt goes on do not decide how the attempt ended. (A pod
+# that leaves a drained node also closes with `Swap`: if nothing follows, the attempt was requeued.)
 _PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFINANCED})
-# A spare may end alone (dropped, consumed, lost with its node), but not by these: they end a gang,
-# of which a spare may be all that is left while a lost pod waits to take it over.
+# A spare may end alone (dropped, consumed, lost with its node), but these reasons end the whole
+# gang, of which a spare may be all that is left while a lost pod waits to take it over.
 _OF_THE_GANG = frozenset({Closed.RANDOM_PREEMPT, Closed.TIME_LIMIT, Closed.CANCELED})
 
 
 def _gravity(reason: Closed) -> int:
-    """Which of an attempt's closures says how it ended: the gravest."""
+    """Return the rank of a reason: the closure with the highest rank decides how an attempt
+    ended."""
     match reason:
         case Closed.COMPLETED:
             return -1
         case Closed.SWAP | Closed.SHRINK | Closed.DROP_SPARE | Closed.REFINANCED:
-            return 0  # of these only a `Swap` off a drained node is ever asked about
+            return 0  # only a `Swap` off a drained node decides anything here
         case Closed.FAIL:
             return 1
         case Closed.NODE_FAILURE:
@@ -69,7 +69,7 @@ _BLAME = {
 
 
 class Attempt:
-    """One set of Start leases of a unit, and what became of it."""
+    """One set of Start leases of a unit, and how it ended (B5)."""
 
     __slots__ = (
         "batch",
@@ -89,7 +89,7 @@ class Attempt:
         self.started = started
         self.batch = batch
         self.open = 0  # leases
-        self.verdict = (-1, -1, -1)  # (batch that decided, gravity, blame): the maximum wins
+        self.verdict = (-1, -1, -1)  # (batch of the decision, gravity, blame); the maximum wins
         self.why: Why | None = None
         self.cause: Cause | None = None
         self.ended_at: Instant = started
@@ -124,36 +124,39 @@ class Attempt:
 
     @property
     def outcome(self) -> Closed:
-        """How it ended; asked only of an attempt without open leases."""
+        """Return how the attempt ended. It must have no open leases."""
         assert self.open == 0, self.number
         return Closed.SHRINK if self.why is None else self.why.reason
 
     @property
     def was_rejected(self) -> bool:
-        """A bind that could not be completed."""
+        """Return whether the attempt ended because its bind could not be completed."""
         if self.open or self.outcome is not Closed.FAIL:
             return False
         return self.cause is not Cause.DELETED and not self.is_own_failure
 
     @property
     def is_own_failure(self) -> bool:
-        """The workload's own doing, which uses up a retry."""
+        """Return whether the attempt failed by the workload's own fault, which uses up a retry
+        (B5)."""
         if self.open or self.outcome is not Closed.FAIL:
             return False
         return self.cause in (Cause.EXIT, Cause.UNSTARTED)
 
     @property
     def is_taken_back(self) -> bool:
-        """A node rejected a pod of it, and the others have not all gone yet."""
+        """Return whether a node rejected a pod of the attempt while other pods are still going."""
         return self.open > 0 and self.cause is Cause.REJECTED
 
     @property
     def did_not_bind(self) -> bool:
-        """Whether or not all of it has gone."""
+        """Return whether the attempt's bind failed, even if not all of its pods are gone yet."""
         return self.was_rejected or self.is_taken_back
 
 
 class UnitHistory:
+    """The attempts of one unit, oldest first."""
+
     __slots__ = ("attempts",)
 
     def __init__(self) -> None:
@@ -164,19 +167,21 @@ class UnitHistory:
         return self.attempts[-1] if self.attempts else None
 
     def was_ended_at(self, at: Instant) -> bool:
-        """Whether an attempt ended in that very instant; the next may begin in it."""
+        """Return whether an attempt ended exactly at `at`; the next may begin at the same
+        instant."""
         return any(each.ended_at == at and not each.open for each in self.attempts)
 
     def own_failures(self) -> int:
-        """How many attempts failed by themselves."""
+        """Return how many attempts failed by the workload's own fault."""
         return sum(1 for each in self.attempts if each.is_own_failure)
 
     def rejected_in_a_row(self) -> int:
-        """Binds that could not be completed, since anything else happened."""
+        """Return how many binds in a row, up to now, could not be completed (B3)."""
         return sum(1 for each in self.failed_binds() if each.was_rejected)
 
     def failed_binds(self) -> list[Attempt]:
-        """Those in a row, with the one that is being taken back just now."""
+        """Return the last attempts in a row that failed to bind, including one that is ending
+        now."""
         found: list[Attempt] = []
         for each in reversed(self.attempts):
             if not each.did_not_bind:
@@ -185,8 +190,11 @@ class UnitHistory:
         return found
 
     def is_of_a_resolution(self) -> bool:
-        """Whether a Resolution started its newest attempt, or one before that only failed to be
-        bound: what room was made for is the start that holds."""
+        """Return whether the start by a Resolution is the present one.
+
+        It is if a Resolution started the newest attempt, or an earlier one that was rejected, as
+        were all attempts between: the Resolution's places then go to the first start that holds.
+        """
         for each in reversed(self.attempts):
             if each is not self.last and not each.was_rejected:
                 return False
@@ -196,33 +204,36 @@ class UnitHistory:
 
 
 class Book:
-    """All units of one run, by key, and the run's totals."""
+    """All units of one run by key, and the totals of the run."""
 
     __slots__ = ("cuts", "names", "resized_at", "resolved_in", "settled", "swapped_at", "units")
 
     def __init__(self) -> None:
         self.units: dict[int, UnitHistory] = {}
-        self.names: list[str] = []  # every lease it ever had, in ledger order
+        self.names: list[str] = []  # all its leases, in ledger order
         self.settled: dict[tuple[EnvelopeKey, Relation], GpuMs] = {}
-        self.cuts: set[tuple[int, int]] = set()  # (unit, attempt) that was drawn
-        self.resolved_in: list[int] = []  # batches whose Resolution names it beneficiary
+        self.cuts: set[tuple[int, int]] = set()  # (unit, attempt) pairs that were drawn
+        self.resolved_in: list[int] = []  # batches whose Resolution names it as beneficiary
         self.resized_at: Instant | None = None  # last voluntary grow or shrink
-        self.swapped_at: Instant | None = None  # last swap, resize of any kind or loss in a gang
+        self.swapped_at: Instant | None = None  # last swap, resize or loss of a pod in a gang
 
     @property
     def attempt(self) -> int:
-        """The largest attempt of any unit."""
+        """Return the highest attempt number of any unit."""
         return max((unit.last.number for unit in self.units.values() if unit.last), default=0)
 
     @property
     def started(self) -> Instant | None:
-        """When the newest attempt began."""
+        """Return when the newest attempt began."""
         newest = [unit.last for unit in self.units.values() if unit.last]
         return max((each.started for each in newest), default=None)
 
     def starts_by_resolution(self) -> list[Instant]:
-        """Of those that room was made for the starts that held. If all of them were rejected, it is
-        the next that held, of whatever group: it has the room."""
+        """Return the instants of starts that a Resolution made room for and whose bind held.
+
+        If all binds of the resolved start were rejected, the next start of any group that held
+        counts instead, because it uses the same places.
+        """
         numbered = [(key, each) for key, unit in self.units.items() for each in unit.attempts]
         if not any(each.protected for _, each in numbered):
             return []
@@ -237,8 +248,10 @@ class Book:
         return found
 
     def most_alive(self, *, since: Instant, but: int) -> int:
-        """How many units lived at once, from then on, without this one; a start that was rejected
-        was no life."""
+        """Return how many units other than `but` were alive at once at any time from `since` on.
+
+        Attempts that did not bind do not count.
+        """
         lives = [
             each
             for key, unit in self.units.items()
@@ -265,14 +278,14 @@ class Book:
         return None
 
     def open(self, lease: Lease, unit: int) -> Attempt:
-        """Fold a lease that was opened."""
+        """Fold an opened lease."""
         self.names.append(lease.name)
         attempt = self.attempt_of(lease, unit)
         if attempt is None:
             attempts = self.units.setdefault(unit, UnitHistory()).attempts
             place = len(attempts)
             while place and attempts[place - 1].number > lease.attempt:
-                place -= 1  # later ones of which no lease is left were carried here
+                place -= 1  # later attempts without leases were carried over
             before = attempts[place - 1].batch if place else -1
             attempt = Attempt(lease.attempt, lease.start, lease.batch)
             attempt.protected = any(
@@ -288,8 +301,8 @@ class Book:
         return attempt
 
     def _has_started(self, since: int, before: int) -> bool:
-        """Whether a start between these batches was what room was made for: groups that start
-        later, each for itself, are not."""
+        """Return whether any attempt started between these batches, and so used the Resolution's
+        places. Groups that start later do not count as started by the Resolution."""
         return any(
             since <= attempt.batch < before
             for unit in self.units.values()
@@ -297,7 +310,7 @@ class Book:
         )
 
     def mark(self, lease: Lease, *, voluntary: bool) -> None:
-        """Fold a lease that must end; giving up a group is a resize, whoever wanted it."""
+        """Fold a lease that must end. Giving up a group is a resize, whoever requested it."""
         assert lease.ending is not None, lease.name
         why = lease.ending.why
         if why.reason in (Closed.SHRINK, Closed.SWAP):
@@ -306,7 +319,7 @@ class Book:
                 self.resized_at = max(self.resized_at or 0, lease.ending.at)
 
     def close(self, lease: Lease, unit: int) -> None:
-        """Fold a lease that was closed."""
+        """Fold a closed lease."""
         closed = lease.closed
         assert closed is not None, lease.name
         key = (lease.payer, lease.relation)
@@ -326,9 +339,9 @@ class Book:
         if unit == WHOLE and (
             moved or reason is Closed.NODE_FAILURE or closed.cause is Cause.DELETED
         ):
-            # The others feel the loss from now on, before a spare or a smaller width heals it.
+            # The other pods notice the loss now, before a spare or a smaller width repairs it.
             self.swapped_at = max(self.swapped_at or 0, closed.at)
-        # A lease marked ending was decided then, however long its pod took to go.
+        # An ending lease was decided when it was marked, however long its pod took to go.
         decided_in = lease.ending.batch if lease.ending else closed.batch
         attempt.completed += reason is Closed.COMPLETED
         verdict = (decided_in, _GRAVITY[reason], _BLAME[closed.cause])
@@ -336,12 +349,13 @@ class Book:
             attempt.verdict = verdict
             attempt.why, attempt.cause = closed.why, closed.cause
 
-    # What stays when leases go.
+    # What stays when leases are archived.
 
     def carried(
         self, before: CarriedBook, attempts: set[tuple[int, int]], settled: Settled
     ) -> CarriedBook:
-        """`before` and these attempts (unit, number), whose leases cost `settled`."""
+        """Return `before` extended by these (unit, number) attempts, whose leases cost
+        `settled`."""
         sums = {(payer, relation): amount for payer, relation, amount in before.settled}
         for key, amount in settled.items():
             sums[key] = sums.get(key, 0) + amount
@@ -360,7 +374,7 @@ class Book:
         )
 
     def carry(self, carried: CarriedBook) -> None:
-        """Into an empty book, before any lease is folded."""
+        """Load into an empty book, before any lease is folded."""
         assert not self.units, "a book begins with what is carried"
         for each in carried.attempts:
             self.units.setdefault(each.unit, UnitHistory()).attempts.append(

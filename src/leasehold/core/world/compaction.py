@@ -1,14 +1,14 @@
-"""Which closed leases and Resolutions a World can do without, and what must stay of them.
+"""Which closed leases and Resolutions a World can drop, and what must stay of them.
 
-Called by `shell.archive` once everything up to a batch is archived. What may go is chosen so that
-no decision and no view of anything that is still there can tell the difference:
+Called by `shell.archive` once everything up to a batch is archived. No decision and no view of
+remaining objects may change by dropping:
 
-- an attempt goes whole, when none of its leases is open and all are old enough; of a run whose
-  object is gone, everything goes together;
-- attempts whose binds were rejected stay until another outcome follows: their nodes are tried last;
-- whoever was cut sees why for as long as its Run exists: a Resolution stays while its beneficiary
-  or a victim does, and its victims stay with it;
-- a plan (a Reservation) that is over goes when its run has gone.
+- An attempt is dropped whole, once none of its leases is open and all are old enough. A run whose
+  object is gone is dropped with all its attempts.
+- Attempts with rejected binds stay until another outcome follows: their nodes are tried last (P3).
+- A Resolution stays while its beneficiary or a victim exists, and its victims' leases stay with it,
+  so that users can see why they were preempted.
+- A finished Reservation is dropped once its run is gone.
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,11 @@ from leasehold.core.units import Instant
 from leasehold.core.world.book import Book, Settled, UnitHistory
 from leasehold.core.world.world import World
 
-Group = tuple[Uid, int, int]  # run, unit, attempt; of a run that is gone: run, 0, 0
+Group = tuple[Uid, int, int]  # (run, unit, attempt); (run, 0, 0) if the run is gone
 
 
 class Compaction(Record):
-    """What goes, and which closed leases of archived batches stay."""
+    """What is dropped, and which closed leases of archived batches stay."""
 
     leases: tuple[str, ...]
     resolutions: tuple[str, ...]
@@ -40,7 +40,7 @@ class Compaction(Record):
 
 
 def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Compaction:
-    """All that may go of what was closed by batch `upto` and ended by `cutoff`."""
+    """Return all that can be dropped of what was closed by batch `upto` and ended by `cutoff`."""
     going = _old_groups(world, upto, cutoff)
     leaving = _leaving(world, going, upto)
     kept_victims = {
@@ -69,7 +69,8 @@ def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Compaction:
 def carried_after(
     world: World, plan: Compaction, told: BatchFacts, *, seq: int, digest: Digest, instant: Instant
 ) -> Carried:
-    """What the World carries when the plan is done; `told` has read everything up to `seq`."""
+    """Return what the World carries after the compaction; `told` has read every batch up to
+    `seq`."""
     leases = [world.leases[name] for name in plan.leases]
     return Carried(
         seq=seq,
@@ -83,7 +84,8 @@ def carried_after(
 
 
 def forget(world: World, plan: Compaction, carried: Carried) -> None:
-    """Take out what goes; what it amounts to is carried, so no balance and no outcome changes."""
+    """Drop the planned objects from the World. Their sums are in `carried`, so no balance or
+    outcome changes."""
     touched = dict.fromkeys(world.leases[name].uid for name in plan.leases)
     for name in plan.leases:
         del world.leases[name]
@@ -132,7 +134,8 @@ def _group(world: World, lease: Lease) -> Group:
 
 
 def _rejected_last(unit: UnitHistory) -> list[int]:
-    """Binds that were rejected in a row, up to now or to the attempt that is under way."""
+    """Return the latest attempts in a row whose binds were rejected; an open attempt does not
+    count."""
     found = []
     for each in reversed(unit.attempts):
         if each.open:
@@ -144,8 +147,11 @@ def _rejected_last(unit: UnitHistory) -> list[int]:
 
 
 def _leaving(world: World, going: dict[Group, list[Lease]], upto: int) -> dict[str, None]:
-    """Resolutions that nobody who is still there has to do with. One that stays keeps its victims,
-    and they keep the others that cut them or their mates: so it is asked until nothing changes."""
+    """Return the Resolutions that concern nothing that remains.
+
+    A Resolution that stays keeps its victims, which keep the other Resolutions that cut them or
+    their gang, so the check repeats until nothing changes.
+    """
     leaving = {name: each for name, each in world.resolutions.items() if each.batch <= upto}
     gone = {group[0] for group in going if group[0] not in world.runs}
     while True:
@@ -166,7 +172,8 @@ def _may_leave(world: World, resolution: Resolution, gone: set[Uid]) -> bool:
 
 
 def _over(world: World, leaving: dict[str, None], upto: int, cutoff: Instant) -> tuple[str, ...]:
-    """Plans of runs that are gone, unless a Resolution that stays was made for them."""
+    """Return finished Reservations of runs that are gone, unless a remaining Resolution was made
+    for them."""
     wanted = {each.subject for each in world.resolutions.values() if each.name not in leaving}
     return tuple(
         subject
@@ -190,7 +197,8 @@ def _charges(known: dict[EnvelopeKey, Charges], leases: list[Lease]) -> dict[Env
 
 
 def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
-    """Of runs that exist: a book whose run is gone goes with its last lease."""
+    """Return the carried books of existing runs. The book of a gone run is dropped with its last
+    lease."""
     attempts: dict[Uid, set[tuple[int, int]]] = {}
     settled: dict[Uid, Settled] = {}
     for lease in leases:
@@ -212,9 +220,9 @@ def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
 
 
 def _pruned(world: World, plan: Compaction, told: BatchFacts) -> BatchFacts:
-    """Announcements are for reservations that exist, and digests for Resolutions that do."""
+    """Keep only announcements of existing reservations and digests of existing Resolutions."""
     pruned = told.copied()
-    pruned.lowered.keep_only_of(world.lowered)  # what it forgave, no lease may tell any more
+    pruned.lowered.keep_only_of(world.lowered)  # leases can no longer show what it forgave
     pruned.lowerings.clear()
     over = frozenset(plan.reservations)
     pruned.reservations = {
@@ -232,7 +240,8 @@ def _pruned(world: World, plan: Compaction, told: BatchFacts) -> BatchFacts:
 
 
 def _close_book(world: World, uid: Uid) -> None:
-    """What is left of it is what Resolutions that stay say of it."""
+    """Drop the book of a run, or keep an empty one if a retained Resolution names it as
+    beneficiary."""
     named = _batches_for(world.resolutions.values(), uid)
     if named:
         world.books[uid] = Book()

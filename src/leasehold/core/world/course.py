@@ -1,6 +1,6 @@
-"""What a lease's time was for: until when its pod was starting, and since when nothing was saved.
+"""What the time of a lease was used for: until when its pod was starting, and what was saved.
 
-Asked when a lease is closed, and by whoever tells of leases.
+Used when a lease is closed, and by views of leases.
 """
 
 from leasehold.core.facts import Closed, Lease
@@ -11,8 +11,10 @@ _LOSSES = (Closed.FAIL, Closed.NODE_FAILURE, Closed.RANDOM_PREEMPT, Closed.RECLA
 
 
 def starting_until(world: World, lease: Lease) -> Instant | None:
-    """`FOREVER` if the pod of an open lease has not begun to run. None if that took no time, or
-    nobody saw how long; a spare has no pod."""
+    """Return when the pod started to run; FOREVER if it has not yet.
+
+    None if starting took no time, if it was not observed, or for a spare, which has no pod.
+    """
     if lease.closed is not None:
         return lease.closed.began
     if not lease.pod or lease.pod_key not in world.began_at:
@@ -24,8 +26,11 @@ def starting_until(world: World, lease: Lease) -> Instant | None:
 
 
 def saved_until(world: World, lease: Lease, why: Closed, end: Instant) -> Instant | None:
-    """Of a lease that ends like this: its run checkpoints so often that all before this instant is
-    saved. None if there is nothing to save, or nothing saved."""
+    """Return until when work is saved if the lease ends with `why` at `end`, by its checkpoint
+    interval.
+
+    None if no work is lost, or none was saved.
+    """
     run = world.runs.get(lease.uid)
     if run is None or run.spec.checkpoint is None or why not in _LOSSES or not lease.pod:
         return None

@@ -1,9 +1,9 @@
 """Which GPUs are free, indexed so that placing a pod does not scan the fleet.
 
-A *pool* is the nodes of one flavor in one domain; its *home* is a (flavor, region, cluster). Nodes
-lie in buckets by (free GPUs, whether the node is empty), pools in an order by free GPUs. Taking or
-giving slots moves one node between buckets. `World` folds leases, nodes and foreign pods into it;
-`pack` reads it; what-ifs change it, and undo it.
+A *pool* is the nodes of one flavor in one domain; its *home* is (flavor, region, cluster). Nodes
+are in buckets by (free GPUs, node is empty), pools in an order by free GPUs. Taking or giving slots
+moves one node between buckets. `World` folds leases, nodes and foreign pods into it; `pack` reads
+it; what-ifs change it and undo it.
 """
 
 from bisect import bisect_left, insort
@@ -14,7 +14,7 @@ from leasehold.core.world.what_if import WhatIf
 
 
 class NodeState:
-    """One node and what lies on it. Masks have one bit per GPU ordinal."""
+    """One node and what runs on it. Masks have one bit per GPU ordinal."""
 
     __slots__ = (
         "bucket",
@@ -36,11 +36,11 @@ class NodeState:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.solid = 0  # slots under an Active or Spare lease
-        self.spare = 0  # those of them under a Spare lease
+        self.spare = 0  # the part of `solid` under a Spare lease
         self.filler = 0  # slots under a Borrowed lease
-        self.foreign = 0  # GPUs of pods that hold no open lease of ours
-        self.strangers = 0  # which slots those are, as far as their node says it
-        self.planned = 0  # GPUs a what-if or a hold keeps from being taken
+        self.foreign = 0  # GPUs of pods without an open lease of ours
+        self.strangers = 0  # the slots of `foreign` pods, as far as the node reports them
+        self.planned = 0  # GPUs that a what-if or a hold keeps
         self.cpu_used = 0
         self.memory_used = 0
         self.pods_used = 0
@@ -50,7 +50,7 @@ class NodeState:
         self.takes_work = self._takes_work()
 
     def change(self, *, node: Node | None = None, tolerated: bool = False) -> None:
-        """Another state of the node; whether it takes work is asked for every slot it gives."""
+        """Update the node; caches `takes_work`, which is needed for every slot."""
         self.node = node or self.node
         self.tolerated = tolerated
         self.takes_work = self._takes_work()
@@ -81,12 +81,12 @@ class NodeState:
         return free if free > 0 else 0
 
     def unclipped_free(self) -> int:
-        """Negative where more is planned than there is."""
+        """Return the free GPUs; negative if more is planned than exists."""
         taken = (self.solid | self.filler).bit_count() + self.foreign + self.planned
         return self.node.gpus - taken
 
     def holds(self, shape: "Shape") -> int:
-        """How many pods of this shape it can take besides what it has."""
+        """Return how many more pods of this shape fit."""
         room = min(self.free // shape.gpus, self.node.pods_max - self.pods_used)
         if shape.cpu_milli:
             room = min(room, (self.node.cpu_milli - self.cpu_used) // shape.cpu_milli)
@@ -96,7 +96,7 @@ class NodeState:
 
 
 class Shape:
-    """What one pod asks of a node."""
+    """What one pod requests from a node."""
 
     __slots__ = ("cpu_milli", "gpus", "memory_bytes")
 
@@ -108,7 +108,7 @@ class Shape:
 
 
 class Size(Record):
-    """All that a node has; few nodes of a fleet differ in it."""
+    """The capacity of a node; most nodes of a fleet share one."""
 
     gpus: int
     cpu_milli: int
@@ -135,10 +135,11 @@ class Pool:
         self.domain = domain
         self.home = home
         self.free = 0
-        self.filed = -1  # the free count under which the place's order lists it
+        self.filed = -1  # the free count under which the order lists it
         self.nodes: list[str] = []  # sorted
-        self.buckets: dict[int, list[str]] = {}  # free * 2 + is_empty -> sorted node names
-        self.sizes: dict[Size, int] = {}  # how many nodes of each, in whatever state
+        # free * 2 + is_empty -> sorted node names; e.g. 17 for an empty node with 8 free GPUs
+        self.buckets: dict[int, list[str]] = {}
+        self.sizes: dict[Size, int] = {}  # number of nodes of each size, in any state
 
     def count_size(self, size: Size, sign: int) -> None:
         count = self.sizes.get(size, 0) + sign
@@ -148,7 +149,7 @@ class Pool:
             del self.sizes[size]
 
     def room(self, gpus: int) -> int:
-        """An upper bound of the pods of so many GPUs that fit: exact when GPUs are what limits."""
+        """Return an upper bound of the pods that fit; exact if only GPUs are short."""
         return sum(len(names) * ((bucket >> 1) // gpus) for bucket, names in self.buckets.items())
 
 
@@ -162,18 +163,20 @@ class Fleet:
         self.pools: dict[tuple[str, str], Pool] = {}
         self._orders: dict[tuple[str, str, str], list[tuple[int, str]]] = {}
         self._stale: dict[tuple[str, str], None] = {}
-        self.fillable: dict[str, None] = {}  # nodes with a spare slot that carries no filler
-        self.crowded: dict[str, None] = {}  # nodes whose pod count may limit them before the GPUs
-        self.draining: dict[str, None] = {}  # nodes that are to be emptied
+        self.fillable: dict[str, None] = {}  # nodes with a spare slot without a filler
+        # nodes whose pod limit may be reached before the GPUs are
+        self.crowded: dict[str, None] = {}
+        self.draining: dict[str, None] = {}  # nodes under drain
         self.requests: dict[str, tuple[int, int]] = {}  # run uid -> CPU, memory of one pod
-        self._sharers: dict[tuple[str, str, int, str], int] = {}  # leases of one pod there
+        # number of leases that share one pod
+        self._sharers: dict[tuple[str, str, int, str], int] = {}
 
     def locations(self, flavor: str) -> list[tuple[str, str]]:
-        """The (region, cluster) pairs that have nodes of a flavor, by name."""
+        """Return the (region, cluster) pairs that have nodes of a flavor, by name."""
         return sorted(home[1:] for home in self._orders if home[0] == flavor)
 
     def flavor_gpus_max(self, flavor: str) -> int:
-        """The largest node of a flavor; 0 when there is none."""
+        """Return the GPUs of the largest node of a flavor; 0 if there is none."""
         sizes = [
             size.gpus
             for (each, _), pool in self.pools.items()
@@ -183,7 +186,7 @@ class Fleet:
         return max(sizes, default=0)
 
     def by_free(self, flavor: str, region: str, cluster: str) -> list[tuple[int, str]]:
-        """(free GPUs, domain) of every pool of a place, ascending."""
+        """Return (free GPUs, domain) of every pool of a location, ascending."""
         for key in self._stale:
             pool = self.pools[key]
             order = self._orders[pool.home]
@@ -194,7 +197,7 @@ class Fleet:
         self._stale.clear()
         return self._orders.get((flavor, region, cluster), [])
 
-    # Nodes come, change and go.
+    # Nodes are added, changed and removed.
 
     def put_node(self, node: Node) -> None:
         if node.is_draining:
@@ -264,7 +267,7 @@ class Fleet:
             pool.free -= state.free
 
     def refile(self, state: NodeState) -> None:
-        """Bring the indices in line with what the node's fields now say."""
+        """Update the indices after a change of the node's fields."""
         free = state.count_free()
         if state.node.pods_max - state.pods_used < free:
             self.crowded[state.node.name] = None
@@ -319,7 +322,7 @@ class Fleet:
         self.refile(state)
 
     def _count_pod(self, state: NodeState, lease: Lease, sign: int) -> None:
-        """CPU, memory and the pod itself count once, however many payers share the pod."""
+        """Count CPU, memory and the pod once, however many payers share the pod."""
         key = (lease.node, lease.uid, lease.group, lease.pod or f"spare {lease.index}")
         before = self._sharers.get(key, 0)
         if before + sign:
@@ -333,7 +336,7 @@ class Fleet:
             state.pods_used += sign
 
     def plan(self, name: str, gpus: int) -> None:
-        """Keep GPUs of a node from being taken, without making it 'in use'."""
+        """Keep GPUs of a node without making the node count as in use."""
         state = self.nodes[name]
         self._plan(state, gpus)
         if self._what_if.active:
@@ -344,14 +347,14 @@ class Fleet:
         self.refile(state)
 
     def plan_pod(self, name: str, shape: Shape) -> None:
-        """Place a pod there. The caller must hold an open what-if."""
+        """Plan a pod on a node. The caller must hold an open what-if."""
         state = self.nodes[name]
         self._plan_pod(state, shape, 1)
         if self._what_if.active:
             self._what_if.note(lambda: self._plan_pod(state, shape, -1))
 
     def unplan(self, name: str, shape: Shape) -> None:
-        """Take a planned pod off again within the same mark."""
+        """Remove a planned pod again within the same what-if."""
         state = self.nodes[name]
         self._plan_pod(state, shape, -1)
         if self._what_if.active:
@@ -374,8 +377,8 @@ class Fleet:
         pods: int,
         slots: int = 0,
     ) -> None:
-        """Count a pod that somebody runs there; negative numbers take it off again. `slots` is
-        the mask of its GPUs, where that is known."""
+        """Count a foreign pod on a node; negative numbers remove it. `slots` is the mask of its
+        GPUs, if known."""
         state = self.nodes.get(name)
         if state is None:
             return
@@ -387,7 +390,7 @@ class Fleet:
         self.refile(state)
 
     def tolerate(self, tolerations: tuple[Toleration, ...]) -> None:
-        """Let nodes whose taints are tolerated take work. The caller must hold an open what-if."""
+        """Let nodes take work whose taints are tolerated. The caller must hold an open what-if."""
         if not tolerations:
             return
         for name in sorted(self.nodes):
@@ -406,7 +409,7 @@ class Fleet:
 
 
 def repels(node: Node, tolerations: Iterable[Toleration] = ()) -> bool:
-    """Whether a taint keeps new pods off; `PreferNoSchedule` is advice and does not."""
+    """Return whether a taint keeps new pods off. `PreferNoSchedule` does not."""
     return any(
         taint.effect in ("NoSchedule", "NoExecute")
         and not any(

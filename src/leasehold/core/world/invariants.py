@@ -1,9 +1,8 @@
-"""What must hold of every World, by name, each with the harm it prevents.
+"""The invariants of every World, by name, each with the harm it prevents.
 
-The delta form looks at what a turn touched and runs before every commit; the full form looks at
-everything and runs in tests, in simulation and at the end of every scenario. Rules we considered
-and rejected are listed in `REJECTED`, each with the legal state that refutes it: a wrong invariant
-is not a weaker safety net, it stops healthy fleets.
+`check_delta` checks what a turn touched and runs before every commit. `check_all` checks everything
+and runs in tests, in simulation and at the end of every scenario. `REJECTED` lists rules that we
+considered, each with a legal state that breaks it: a wrong invariant would stop healthy fleets.
 """
 
 from collections.abc import Iterator
@@ -30,17 +29,19 @@ from leasehold.core.world.world import World
 
 
 class Violation(Record):
+    """A broken invariant."""
+
     rule: str
     subject: str
     why: str
-    runs: tuple[Uid, ...] = ()  # whose decision broke it, if that can be said
+    runs: tuple[Uid, ...] = ()  # whose decision broke it, if known
 
     def __str__(self) -> str:
         return f"{self.rule} {self.subject}: {self.why}"
 
 
 class Touched(Record):
-    """What a turn changed: the leases it opened, marked or closed."""
+    """What a turn changed: leases it opened, and leases it marked or closed."""
 
     opened: tuple[Lease, ...] = ()
     changed: tuple[Lease, ...] = ()
@@ -58,7 +59,7 @@ REJECTED = {
 
 
 def check_delta(world: World, touched: Touched, now: Instant) -> list[Violation]:
-    """What the turn that touched these leases would break."""
+    """Return the invariants that the turn which touched these leases would break."""
     found: list[Violation] = []
     nodes = {lease.node for lease in touched.opened}
     for name in sorted(nodes):
@@ -76,7 +77,7 @@ def check_delta(world: World, touched: Touched, now: Instant) -> list[Violation]
 
 
 def check_all(world: World, now: Instant) -> list[Violation]:
-    """Every invariant over everything, and the World against its own rebuild."""
+    """Check every invariant over everything, and compare the World with its own rebuild."""
     found: list[Violation] = []
     for name in sorted(world.fleet.nodes):
         found.extend(_slots(world, name))
@@ -118,7 +119,7 @@ def _slots(world: World, name: str) -> Iterator[Violation]:
 
 
 def _caps(world: World, payer: EnvelopeKey, opened: tuple[Lease, ...]) -> Iterator[Violation]:
-    """INV-CAP-AT-COMMIT. An envelope that is over its cap by our own doing owes what it has not.
+    """INV-CAP-AT-COMMIT. Our own commits must not take an envelope over its cap.
 
     Swaps are exempt: they keep the payer, whose cap may have been lowered since.
     """
@@ -150,7 +151,8 @@ def _caps(world: World, payer: EnvelopeKey, opened: tuple[Lease, ...]) -> Iterat
 def _hours(
     world: World, payer: EnvelopeKey, opened: tuple[Lease, ...], now: Instant
 ) -> Iterator[Violation]:
-    """INV-HOURS-COMMITTED. A run that its payer's GPU-hours cannot finish dies half-way."""
+    """INV-HOURS-COMMITTED. A run whose payer lacks the GPU-hours to finish it would die
+    half-way."""
     envelope = world.envelopes.get(payer)
     new = [each for each in opened if each.payer == payer and each.reason is not Opened.SWAP]
     if envelope is None or not new:
@@ -196,7 +198,7 @@ def _gangs(world: World, opened: tuple[Lease, ...]) -> Iterator[Violation]:
 
 
 def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
-    """INV-SHRINK-KEEPS-MINIMUM. A run below its minimum burns GPUs without making progress."""
+    """INV-SHRINK-KEEPS-MINIMUM. A run below its minimum uses GPUs without making progress."""
     shrunk = {
         lease.uid
         for lease in changed
@@ -209,7 +211,8 @@ def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
             each.gpus
             for each in left
             if each.role is not Role.SPARE
-            and (each.ending is None or each.name in world.moving)  # its rank goes on elsewhere
+            # a moving rank continues on another node
+            and (each.ending is None or each.name in world.moving)
         )
         if run is not None and 0 < gpus < minimum_gpus(run.spec):
             yield Violation(
@@ -218,8 +221,10 @@ def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
 
 
 def _resolutions(world: World) -> Iterator[Violation]:
-    """INV-LOTTERY-REPLAYS, INV-ONE-ACTIVATION. A cut nobody can check is an accusation."""
-    subjects: dict[tuple[str, str], str] = {}  # money and GPUs are taken for one separately
+    """INV-LOTTERY-REPLAYS, INV-ONE-ACTIVATION. A preemption must be checkable by the people
+    affected."""
+    # money and GPUs may be taken separately for one subject
+    subjects: dict[tuple[str, str], str] = {}
     for name in sorted(world.resolutions):
         resolution = world.resolutions[name]
         for problem in replay(resolution):
@@ -249,7 +254,7 @@ def _run(world: World, uid: Uid) -> Iterator[Violation]:
 
 
 def _one_domain(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violation]:
-    """INV-GROUP-ONE-DOMAIN. A group across fabrics trains at the speed of the slowest link."""
+    """INV-GROUP-ONE-DOMAIN. A group across fabrics trains at the speed of its slowest link."""
     domains: dict[int, str] = {}
     for lease in leases:
         state = world.fleet.nodes.get(lease.node)
@@ -266,7 +271,7 @@ def _one_domain(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violati
 
 
 def _one_attempt(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violation]:
-    """INV-ONE-ATTEMPT. Two attempts of a unit alive at once run every rank twice."""
+    """INV-ONE-ATTEMPT. Two live attempts of a unit would run every rank twice."""
     numbers: dict[int, int] = {}
     ranks: dict[tuple[int, int], str] = {}
     for lease in leases:
@@ -292,7 +297,7 @@ def _one_attempt(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violat
 
 
 def _lease(lease: Lease, now: Instant) -> Iterator[Violation]:
-    """INV-LEASE-SOUND. A lease that is not a fact of its own cannot be audited."""
+    """INV-LEASE-SOUND. A lease must be consistent in itself to be auditable."""
     problem = ""
     closed, ending = lease.closed, lease.ending
     if not lease.slots or len(set(lease.slots)) != len(lease.slots):
@@ -306,7 +311,7 @@ def _lease(lease: Lease, now: Instant) -> Iterator[Violation]:
 
 
 def _swaps(world: World) -> Iterator[Violation]:
-    """INV-SWAP-KEEPS-PAYER. A failure must not move a bill to somebody else."""
+    """INV-SWAP-KEEPS-PAYER. A node failure must not move the cost to another payer."""
     consumed: dict[tuple[str, int, int], Lease] = {}
     for lease in world.leases.values():
         if lease.closed is not None and lease.closed.why == Why(reason=Closed.SWAP):
@@ -323,7 +328,7 @@ def _swaps(world: World) -> Iterator[Violation]:
 
 
 def _rebuild(world: World, now: Instant) -> Iterator[Violation]:
-    """INV-WORLD-IS-ITS-FOLD. An index that drifts decides wrongly for ever after."""
+    """INV-WORLD-IS-ITS-FOLD. A drifted index makes every later decision wrong."""
     again = rebuilt(world)
     tables: list[tuple[str, object, object]] = [
         ("open_by_run", _sets(world.open_by_run), _sets(again.open_by_run)),

@@ -1,8 +1,8 @@
-"""How many GPUs are left as time passes, and the fewest there are in a span.
+"""The number of GPUs left over time, and its minimum in a time span.
 
-Plans take GPUs from an instant on and give them back at another. Whoever asks whether something
-fits between them asks here: `agenda` and `outlook` for a node's GPUs, `accounts` for an envelope's.
-One sweep over the instants, however many plans there are.
+Plans take GPUs at one instant and give them back at another. `calendar` and `outlook` use this for
+a node's GPUs, `accounts` for an envelope's. One sweep over the instants, however many plans there
+are.
 """
 
 from bisect import bisect_right
@@ -11,14 +11,16 @@ from collections.abc import Iterable, Sequence
 
 from leasehold.core.units import Instant
 
-# When, and how many fewer there are from then on; negative: so many are given back. Sorted, what
-# is given at an instant comes before what is taken at it, so that no step between the two is lower
-# than both of its ends.
+# (instant, GPUs fewer from then on); negative: GPUs given back. In sorted order, GPUs given back at
+# an instant come before GPUs taken at it, so that no intermediate level is too low.
 Drop = tuple[Instant, int]
 
 
 def fewest(left: int, drops: Iterable[Drop], *, start: Instant, stop: Instant) -> int:
-    """The fewest at any instant of [start, stop), of which `start` is always one."""
+    """Return the fewest GPUs at any instant of [start, stop); `start` always counts.
+
+    Example: left 8, drops (10, 4) and (20, -4): 4 in [5, 15), 8 in [20, 30).
+    """
     later = []
     for drop in drops:
         if drop[0] <= start:
@@ -36,7 +38,10 @@ def fewest(left: int, drops: Iterable[Drop], *, start: Instant, stop: Instant) -
 def fewest_from_each(
     left: int, drops: Iterable[Drop], *, starts: Sequence[Instant], span: int
 ) -> list[int]:
-    """The same for many spans of one length; `starts` in order."""
+    """Return `fewest` for each span of length `span` that begins at one of `starts`.
+
+    `starts` must be sorted. One sweep over the instants keeps the minimum of a sliding window.
+    """
     instants, levels = [], []
     level = left
     for at, gpus in sorted(drops):
@@ -44,7 +49,7 @@ def fewest_from_each(
         instants.append(at)
         levels.append(level)
     found = []
-    window: deque[int] = deque()  # places of levels, each lower than all that come after it
+    window: deque[int] = deque()  # indices of levels; each level is lower than all later ones
     seen = 0
     for start in starts:
         stop = start + span

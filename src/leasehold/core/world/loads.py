@@ -1,6 +1,6 @@
-"""What pods without an open lease of ours take of their nodes: a foreign pod, or one that lingers.
+"""What pods without an open lease use on their nodes: foreign pods, and our pods that linger.
 
-Kept by the World beside the fleet, so that each pod is counted once and taken off exactly.
+Kept by the World beside the fleet, so that each pod is counted once and removed exactly.
 """
 
 from leasehold.core.facts import Pod, PodPhase, Record
@@ -16,17 +16,17 @@ class _Load(Record):
 
 
 class Loads:
-    """By pod, as the fleet was told."""
+    """The load of each pod, as counted in the fleet."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._by_pod: dict[str, _Load] = {}
 
     def put(self, pod: Pod) -> None:
-        """It takes its GPUs as a foreign pod does, while it lives on a node that is known."""
+        """Count a pod like a foreign pod while it lives on a known node."""
         assert pod.key not in self._by_pod, pod.key
         if pod.has_ended or pod.phase is PodPhase.ORDERED or pod.node not in self._fleet.nodes:
-            return  # news of the pod may come before news of its node, which will count it
+            return  # the pod may be seen before its node, which then counts it
         mask = sum(1 << slot for slot in set(pod.slots))
         load = _Load(
             node=pod.node,
@@ -44,7 +44,7 @@ class Loads:
             self._count(load, -1)
 
     def forget(self, key: str) -> None:
-        """Its node is gone, or was not there: nothing is to be taken off."""
+        """Forget a pod without removing its load, because its node is gone or was unknown."""
         self._by_pod.pop(key, None)
 
     def _count(self, load: _Load, sign: int) -> None:

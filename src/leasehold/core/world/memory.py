@@ -1,7 +1,7 @@
-"""What controllers remember from one turn to the next: what was last said, and of whom in line.
+"""What controllers remember from turn to turn: what was reported last, and for which queued run.
 
-Kept with the World and forgotten with it. Nothing here is a fact: a World that begins with an empty
-memory decides the same, says some things again, and thinks some things over that it knew.
+Kept with the World, never stored. Nothing here is a fact: with an empty memory a World makes the
+same decisions, repeats some messages and recomputes some answers.
 """
 
 from typing import TypeVar
@@ -16,20 +16,22 @@ T = TypeVar("T")
 
 
 class Memory:
-    """Read freely; changed by its methods."""
+    """What was reported last, by run. Fields are read freely; only methods change them."""
 
     def __init__(self) -> None:
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
-        self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest walk of cover
-        self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # why, and the place they were told
-        self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
-        self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
-        self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
-        self.foreseen: set[Uid] = set()  # runs that were told the odds of their start by cuts
+        self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest cover walk
+        # the refusal, and the place that was reported
+        self.behind: dict[Uid, tuple[Refused, int, int]] = {}
+        self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds were blocked
+        self.held: dict[str, int] = {}  # node -> GPUs kept by activations under way
+        self.claims: tuple[Claim, ...] = ()  # money kept by planned starts
+        self.foreseen: set[Uid] = set()  # runs whose odds of a start by preemption were announced
         self.alike = Alike()
         self._kept: dict[type, object] = {}
-        self._was_put_off = False  # the line, in the turn before
-        self._moving_since: Instant | None = None  # no turn since then in which all was still
+        self._was_put_off = False  # whether the queue was put off in the turn before
+        # since when no turn was still; None: the last turn was still
+        self._moving_since: Instant | None = None
         self._drawn_since: Instant = 0
         self._drawn = 0
 
@@ -42,7 +44,7 @@ class Memory:
         return found
 
     def forget(self, uid: Uid) -> None:
-        """The run is gone."""
+        """Forget a run that is gone."""
         self.forget_refusal(uid)
         self.traces.pop(uid, None)
         self.blocked_binds.pop(uid, None)
@@ -52,7 +54,7 @@ class Memory:
     # Why a run waits.
 
     def refuse(self, uid: Uid, refused: Refused) -> bool:
-        """Keep why a run waits, and return whether that is news: a count alone is none."""
+        """Note why the run waits. Returns whether that is news; a changed count is not."""
         known = self.refusals.get(uid)
         is_news = known is None or known.essence != refused.essence
         self.refusals[uid] = refused
@@ -61,56 +63,59 @@ class Memory:
         return is_news
 
     def tell_place(self, uid: Uid, refused: Refused, told: Refused, place: tuple[int, int]) -> None:
-        """`refused` is what it shares with those alike, `told` what it is told in its place."""
+        """Note that the run is told `told`; `refused` is the refusal that it shares with equal
+        runs."""
         assert told.reason is refused.reason, uid
         self.behind[uid] = (refused, *place)
         self.refusals[uid] = told
         self.note_trace(uid, refused.trace)
 
     def forget_refusal(self, uid: Uid) -> None:
-        """It does not wait any more."""
+        """Forget why the run waited: it waits no more."""
         self.refusals.pop(uid, None)
         self.behind.pop(uid, None)
 
     def note_trace(self, uid: Uid, trace: tuple[CoverStep, ...]) -> None:
-        """Of an answer that did not walk, the walk before is the newest."""
+        """Note the newest cover walk; an answer without a walk keeps the one before."""
         if trace:
             self.traces[uid] = trace
 
     # Binds that keep failing.
 
     def block_binds(self, uid: Uid, node_changes: int) -> None:
-        """Until a node changes, if it is not blocked since before."""
+        """Block binds of a run until a node changes, unless they are already blocked."""
         self.blocked_binds.setdefault(uid, node_changes)
 
     def unblock_binds(self, uid: Uid) -> None:
         self.blocked_binds.pop(uid, None)
 
-    # What plans keep, and the room that starts that need cuts will have.
+    # What plans keep, and the sites of starts by preemption.
 
     def note_holds(self, held: dict[str, int], claims: tuple[Claim, ...]) -> None:
         self.held = held
         self.claims = claims
 
     def foresee(self, uid: Uid, *, is_known: bool) -> None:
-        """The odds of its start by cuts are known, or are still to be drawn."""
+        """Note whether the odds of the run's start by preemption are known or still have to be
+        computed."""
         (self.foreseen.add if is_known else self.foreseen.discard)(uid)
 
-    # What a turn may cost.
+    # The cost of a turn.
 
     def may_put_off(self) -> bool:
-        """Whether something may wait for the next turn: nothing does twice in a row."""
+        """Return whether something may be put off to the next turn. Never twice in a row."""
         return not self._was_put_off
 
     def put_off_once(self, *, wanted: bool) -> bool:
-        """Whether the line waits for the next turn; never twice in a row."""
+        """Put the queue off to the next turn if wanted, but never twice in a row. Returns
+        whether it is."""
         self._was_put_off = wanted and not self._was_put_off
         return self._was_put_off
 
-    # Whether all is still.
+    # Whether everything is still, i.e. turns open and close nothing.
 
     def moving_for(self, now: Instant) -> Millis:
-        """How long ago something first moved after all had been still."""
+        """Return for how long things have been changing since everything was last still."""
         return 0 if self._moving_since is None else now - self._moving_since
 
     def note_turn(self, now: Instant, *, is_still: bool) -> None:
@@ -120,7 +125,8 @@ class Memory:
             self._moving_since = now
 
     def may_draw(self, now: Instant, *, count: int, per: Millis) -> Instant | None:
-        """Takes one of so many draws in a span; or when there will be another."""
+        """Take one of `count` draws per span of `per` ms. Returns None, or when the next one is
+        allowed."""
         assert count > 0
         if not 0 <= now - self._drawn_since < per:
             self._drawn_since, self._drawn = now, 0

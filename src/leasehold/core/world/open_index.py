@@ -1,21 +1,23 @@
-"""Which leases are open, by run, node, payer and pod; and where something would give way.
+"""Which leases are open, by run, node, payer and pod, and which nodes have leases that can yield.
 
-One of the World's indices: each open lease is filed once and taken out once.
+One of the World's indices: each open lease is added once and removed once.
 """
 
 from leasehold.core.facts import EnvelopeKey, Lease, Role, Uid
 
-Names = dict[str, None]  # in the order in which they were filed
+Names = dict[str, None]  # in insertion order
 
 
 class OpenIndex:
+    """The names of open leases by run, node, payer and pod."""
+
     def __init__(self) -> None:
         self.by_run: dict[Uid, Names] = {}
         self.by_node: dict[str, Names] = {}
         self.by_payer: dict[EnvelopeKey, Names] = {}
-        self.by_pod: dict[str, Names] = {}  # namespace/pod
-        # By node: spares, and leases of elastic runs. Where nothing gives way short of a lottery,
-        # resolve need not look closer.
+        self.by_pod: dict[str, Names] = {}  # by namespace/pod
+        # node -> number of spares and of leases of elastic runs. On other nodes a preemption can
+        # only free GPUs by lottery.
         self.yielding: dict[str, int] = {}
 
     def add(self, lease: Lease, *, is_elastic: bool) -> None:
@@ -48,7 +50,7 @@ class OpenIndex:
 
 
 def discard(index: dict[str, Names], key: str, name: str) -> None:
-    """Out of the index; a key with nothing under it goes too."""
+    """Remove a name from the index, and its key if nothing is left under it."""
     names = index[key]
     names.pop(name, None)
     if not names:

@@ -1,7 +1,7 @@
-"""Which pods there are, by run and node; which were lost, and what strangers take of nodes.
+"""Which pods exist, by run and node; which were lost, and what foreign pods use on nodes.
 
-One of the World's indices. A pod is *wanted* while leases are open for it and none of them is to
-end: one that goes meanwhile was lost, and somebody has to act on that.
+One of the World's indices. A pod is *wanted* while it has open leases and none of them is ending: a
+wanted pod that disappears was lost, and a turn has to act on that.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,8 @@ from leasehold.core.world.open_index import Names, discard
 
 
 class PodIndex:
+    """The known pods, by key, run and node."""
+
     def __init__(
         self, fleet: Fleet, leases: Mapping[str, Lease], open_by_pod: Mapping[str, Names]
     ) -> None:
@@ -25,20 +27,21 @@ class PodIndex:
         self.by_key: dict[str, Pod] = {}
         self.by_run: dict[Uid, Names] = {}
         self.by_node: dict[str, Names] = {}
-        self.lost: Names = {}  # gone without our asking, their lease still open
-        self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
-        # When it began to run, None if it has not; left out of it, nobody saw when.
+        self.lost: Names = {}  # disappeared unexpectedly, with their leases still open
+        self.finished_at: dict[str, Instant] = {}  # when the process of a removed pod really ended
+        # When it began to run; None if it has not; no entry if that was not observed.
         self.began_at: dict[str, Instant | None] = {}
-        self.restarted: dict[str, tuple[Uid, Instant]] = {}  # pod -> the one made again, when
+        # pod -> uid of the one that we replace, and when
+        self.restarted: dict[str, tuple[Uid, Instant]] = {}
 
     def put(self, pod: Pod) -> bool:
-        """Whether that is news to its run."""
+        """Take a pod's newest state. Returns whether that is news for its run."""
         key = pod.key
         old = self.by_key.get(key)
         if old is not None and pod.version and pod.version < old.version:
-            return False  # a lagging watch tells old news
+            return False  # outdated, from a lagging watch
         if old is not None and replace(old, version=pod.version) == pod:
-            self.by_key[key] = pod  # what else its status says is nothing to us
+            self.by_key[key] = pod  # the other parts of its status do not matter
             return False
         if old is not None and old.node != pod.node:
             self._loads.drop(key)
@@ -53,7 +56,8 @@ class PodIndex:
         return True
 
     def drop(self, key: str) -> Pod | None:
-        """The one that is gone, if any."""
+        """Remove a pod. Returns it, or None if it was unknown or its end is still to be acted
+        on."""
         pod = self.by_key.get(key)
         if pod is None:
             return None
@@ -70,12 +74,12 @@ class PodIndex:
         return pod
 
     def restart(self, pod: Pod, now: Instant) -> None:
-        """We remove this one, to make it again in place."""
+        """Note that we remove this pod in order to make it again in place."""
         assert pod.has_ended, pod.key
         self.restarted[pod.key] = (pod.uid, now)
 
     def reload(self, key: str) -> None:
-        """A pod that lives without an open lease of ours takes its GPUs as a foreign one does."""
+        """Count the pod as foreign if it lives without an open lease of ours on its node."""
         self._loads.drop(key)
         pod = self.by_key.get(key)
         if pod is not None:
@@ -86,7 +90,7 @@ class PodIndex:
 
     def node_came(self, node: str) -> None:
         for key in sorted(self.by_node.get(node, ())):
-            self._loads.forget(key)  # it was counted on a node that was not there
+            self._loads.forget(key)  # it was counted on a node that did not exist
             self.reload(key)
 
     def node_goes(self, node: str) -> None:
@@ -94,7 +98,7 @@ class PodIndex:
             self._loads.forget(key)
 
     def lease_closed(self, key: str) -> None:
-        """What was to be acted on is over with the last of its leases."""
+        """Forget what was noted about a pod once the last of its leases is closed."""
         if key not in self._open_by_pod:
             self.lost.pop(key, None)
             self.finished_at.pop(key, None)
@@ -103,8 +107,8 @@ class PodIndex:
         self.reload(key)
 
     def _is_wanted(self, pod: Pod) -> bool:
-        """Whether leases are open for the pod, none of them is to end, and it is not the one that
-        we remove to make it again in place."""
+        """Return whether the pod has open leases, none of them ending, and is not being replaced
+        in place."""
         names = self._open_by_pod.get(pod.key, {})
         made_again, _ = self.restarted.get(pod.key, ("", 0))
         is_ours = made_again == pod.uid and pod.has_ended
@@ -113,13 +117,17 @@ class PodIndex:
         return all(self._leases[name].ending is None for name in names)
 
     def _has_unread_end(self, pod: Pod) -> bool:
-        """Its object went as soon as it had ended: how it ended is still to be acted on."""
+        """Return whether the object went as soon as the pod ended, so that its end still has to
+        be acted on."""
         is_read = bool(pod.reason) or pod.key in self.lost
         return pod.has_ended and not is_read and self._is_wanted(pod)
 
     def _note_begin(self, pod: Pod) -> None:
-        """One that is made again in place began when the first one did. One that failed and says
-        nothing of a begin had none, if it was seen to wait for it."""
+        """Note when the pod began to run.
+
+        A pod made again in place began when the first one did. A pod that failed without a start
+        time never began, if it was seen waiting before.
+        """
         key = pod.key
         if key not in self._open_by_pod or self.began_at.get(key) is not None:
             return

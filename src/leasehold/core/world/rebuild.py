@@ -1,6 +1,6 @@
-"""A World again from the facts of another: every index made from nothing.
+"""Rebuild a World from the facts of another: every index from scratch.
 
-What a World maintains step by step must be what this makes at once: `invariants` compares.
+`invariants` compares the result with the World that was maintained step by step.
 """
 
 from leasehold.core.facts import ledger_order

@@ -1,7 +1,7 @@
-"""Who is family to whom: the tree of owners that the Budgets' `parents` span.
+"""The tree of owners that the `parents` of Budgets define.
 
-`cover` asks it for the owners of each step of its walk. It is made anew when a Budget changes
-and answers lazily, so an owner nobody runs as costs nothing.
+`cover` asks for the owners of each step of its walk. Built again when a Budget changes; answers are
+computed lazily, so that unused owners cost nothing.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class Tree:
     def __init__(self, budgets: Iterable[Budget]) -> None:
         self._parents: dict[str, tuple[str, ...]] = {}
         self._envelopes: dict[str, list[Envelope]] = {}
-        self._spenders: dict[str, set[str]] = {}  # the namespaces whose runs an owner pays for
+        self._spenders: dict[str, set[str]] = {}  # owner -> namespaces whose runs may charge it
         for budget in sorted(budgets, key=lambda each: each.key):
             known = self._parents.get(budget.owner, ())
             added = tuple(parent for parent in budget.parents if parent not in known)
@@ -32,7 +32,8 @@ class Tree:
         self._selectors: dict[str, dict[Selector, None]] = {}
 
     def parents(self, owner: str) -> tuple[str, ...]:
-        """Its Budgets' parents; an owner without a Budget has its path less the last part."""
+        """Return the parents named in the owner's Budgets; without a Budget, the path without
+        its last part."""
         known = self._parents.get(owner)
         if known is not None:
             return known
@@ -40,12 +41,12 @@ class Tree:
         return (head,) if colon else ()
 
     def may_spend(self, owner: str, namespace: str) -> bool:
-        """Whether a run of this namespace may name the owner: a Budget of the owner lies there or
-        lists it."""
+        """Return whether runs of this namespace may name the owner: one of its Budgets is in the
+        namespace or lists it."""
         return namespace in self._spenders.get(owner, ())
 
     def siblings(self, owner: str) -> tuple[str, ...]:
-        """Other owners with a parent in common; an ancestor is not a sibling."""
+        """Return the other owners with a common parent, without ancestors."""
         above = {name for level in self.ancestors(owner) for name in level}
         found = {
             child for parent in self.parents(owner) for child in self._children.get(parent, ())
@@ -53,14 +54,15 @@ class Tree:
         return tuple(sorted(found - above - {owner}))
 
     def ancestors(self, owner: str) -> tuple[tuple[str, ...], ...]:
-        """Levels of ancestors, the nearest first; one that is reached twice counts as nearest."""
+        """Return the levels of ancestors, nearest first. An owner reached twice is in the
+        nearest level."""
         known = self._ancestors.get(owner)
         if known is None:
             known = self._ancestors[owner] = self._climb(owner)
         return known
 
     def relatives(self, owner: str) -> tuple[str, ...]:
-        """Every owner that shares an ancestor with this one (or is one, or descends from it)."""
+        """Return every owner with a common ancestor, including ancestors and descendants."""
         known = self._cousins.get(owner)
         if known is None:
             seen = {owner, *(name for level in self.ancestors(owner) for name in level)}
@@ -73,7 +75,7 @@ class Tree:
         return known
 
     def envelopes(self, owners: Iterable[str], flavor: str) -> list[Envelope]:
-        """Their envelopes of a flavor, those that expire first in front."""
+        """Return the envelopes of these owners and this flavor, the earliest window end first."""
         found = [
             envelope
             for owner in owners
@@ -85,7 +87,7 @@ class Tree:
         return found
 
     def selectors(self, flavor: str) -> Iterable[Selector]:
-        """Every selector that some envelope of a flavor has, each once."""
+        """Return every selector of the envelopes of a flavor once."""
         known = self._selectors.get(flavor)
         if known is None:
             known = self._selectors[flavor] = {
@@ -110,8 +112,8 @@ class Tree:
         return tuple(levels)
 
     def _link_children(self) -> None:
-        # Intermediate owners without a Budget join the tree too: two teams may be related only
-        # through a division that holds no money of its own.
+        # Owners without a Budget are part of the tree: two teams may be related only through a
+        # division that has no Budget.
         todo = sorted(self._parents)
         seen = set(todo)
         while todo:

@@ -1,7 +1,7 @@
-"""Since when a run waits, and which start ended its wait. The ledger tells both.
+"""Since when a run waits, and which start ended its wait; both follow from the ledger.
 
-A wait begins with the submission, or when the run is requeued. Retries after a failure of its own
-and rejected binds begin no new one. A sweep is requeued when the last of its groups is.
+A wait begins with the submission, or when the run is requeued. Retries after its own failures and
+rejected binds do not begin a new wait (B2). A sweep is requeued when the last of its groups is.
 """
 
 from itertools import chain
@@ -14,12 +14,14 @@ from leasehold.core.world.world import World
 
 
 class Wait(Record):
+    """One wait of a run, and the start that ended it."""
+
     since: Instant
-    ended: Instant | None  # None: it has not started since then
+    ended: Instant | None  # None: not started since then
 
 
 def wait_of(world: World, run: Run) -> Wait:
-    """The present wait of a run, or its last one if it lives."""
+    """Return the present wait of a run, or its last one if it is alive."""
     book = world.books.get(run.uid)
     if book is None or not book.units:
         return Wait(since=run.created, ended=None)
@@ -43,7 +45,7 @@ def _of_one(run: Run, unit: UnitHistory) -> Wait:
 
 
 def _is_requeued(run: Run, attempt: Attempt) -> bool:
-    """It ended, the run waits again, and no retry or rejected bind is why."""
+    """Return whether the attempt ended in such a way that the run waits again from then on."""
     if attempt.open or attempt.did_not_bind or attempt.is_own_failure:
         return False
     match attempt.outcome:

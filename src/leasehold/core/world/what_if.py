@@ -1,7 +1,7 @@
-"""Undo for what-if questions: an index that is changed in a what-if is put back exactly.
+"""Undo for what-if questions: an index that changed in a what-if is restored exactly.
 
-`Fleet` and `Accounts` note the inverse of every change here while a what-if is open. Nothing is
-noted otherwise, so folding history costs nothing extra.
+While a what-if is open, `Fleet` and `Accounts` note the inverse of every change here. Otherwise
+nothing is noted, so that folding history costs nothing extra.
 """
 
 from collections.abc import Callable
@@ -13,20 +13,20 @@ class WhatIf:
     """A stack of inverse operations."""
 
     def __init__(self, steps: Steps | None = None) -> None:
-        self.steps = steps or Steps()  # every change is one
-        self.active = False  # whether a what-if is open; callers ask before they note
+        self.steps = steps or Steps()  # every change counts as one step
+        self.active = False  # whether a what-if is open; callers check it before they note
         self._inverses: list[Callable[[], None]] = []
         self._open = 0
 
     def note(self, inverse: Callable[[], None]) -> None:
-        """Keep the inverse of a change that was just made. Raises `TooManySteps`; the change is
-        undone even then."""
+        """Keep the inverse of a change just made. Raises `TooManySteps`; even then the change is
+        undone at the end."""
         assert self.active
         self._inverses.append(inverse)
         self.steps.take()
 
     def opened(self) -> "OpenWhatIf":
-        """Open a what-if for a `with` block. Its changes are undone however the block ends."""
+        """Open a what-if for a `with` block; its changes are undone however the block ends."""
         return OpenWhatIf(self)
 
     def begin(self) -> int:
@@ -35,12 +35,12 @@ class WhatIf:
         return len(self._inverses)
 
     def end(self, begun: int, *, is_kept: bool) -> None:
-        """Put back everything since it was begun, latest first. What is kept stays for the what-if
-        around it, which undoes it."""
+        """Undo everything since `begun`, latest first. Kept changes go to the enclosing what-if,
+        which undoes them."""
         assert self._open > is_kept, "nothing is open that could end"
         assert begun <= len(self._inverses)
         if not is_kept:
-            self.active = False  # an inverse is not a change to be undone
+            self.active = False  # running an inverse must not be noted as a change
             while len(self._inverses) > begun:
                 self._inverses.pop()()
         self._open -= 1
@@ -48,7 +48,7 @@ class WhatIf:
 
 
 class OpenWhatIf:
-    """One what-if, as the block of a `with` statement."""
+    """One what-if, as a context manager."""
 
     __slots__ = ("_begun", "_is_kept", "_what_if")
 
@@ -62,7 +62,7 @@ class OpenWhatIf:
         return self
 
     def keep(self) -> None:
-        """Leave the changes to the what-if around this one, unless the block raises."""
+        """Leave the changes to the enclosing what-if, unless the block raises."""
         self._is_kept = True
 
     def __exit__(self, raised: object, *_: object) -> None:

@@ -1,7 +1,7 @@
-"""How wide a run is, should be and may be, counted in GPUs and whole groups.
+"""How wide a run is, should be and may be, in GPUs and whole groups.
 
-Pure arithmetic over a run's spec and its open leases; the one place that knows what a group, a
-pod and a step of a run are. Spares are beside the width, never in it.
+Pure arithmetic over a run's spec and its open leases; the one place that defines group, pod and
+step sizes. The width never includes spares.
 """
 
 from leasehold.core.facts import Gang, Lease, Location, Role, Run, RunSpec
@@ -9,14 +9,14 @@ from leasehold.core.world.world import World
 
 
 def open_leases(world: World, uid: str) -> list[Lease]:
-    """A run's open leases, by name."""
+    """Return a run's open leases, by name."""
     names = world.open_by_run.get(uid, ())
     world.steps.take(len(names))
     return [world.leases[name] for name in sorted(names)]
 
 
 def standing_groups(world: World, uid: str) -> dict[int, list[Lease]]:
-    """Groups with active leases that are not ending, by index."""
+    """Return the groups with active leases that are not ending, by index."""
     groups: dict[int, list[Lease]] = {}
     for lease in open_leases(world, uid):
         if lease.ending is None and lease.role is not Role.SPARE:
@@ -25,7 +25,7 @@ def standing_groups(world: World, uid: str) -> dict[int, list[Lease]]:
 
 
 def active_gpus(world: World, uid: str) -> int:
-    """Its width now: GPUs under Active or Borrowed leases, ending ones too while they are held."""
+    """Return the present width: GPUs under Active or Borrowed leases, including ending ones."""
     return sum(
         world.leases[name].gpus
         for name in world.open_by_run.get(uid, ())
@@ -46,7 +46,8 @@ def desired_gpus(spec: RunSpec) -> int:
 
 
 def minimum_gpus(spec: RunSpec) -> int:
-    """Below this it does not live: all of a fixed gang, one group where groups live alone."""
+    """Return the width below which the run cannot live: one group for `gang: Group`, otherwise
+    all of it or its elastic minimum."""
     if spec.malleable:
         return spec.malleable.min_gpus
     return spec.group_gpus if spec.gang is Gang.GROUP else spec.total_gpus
@@ -57,7 +58,7 @@ def maximum_gpus(spec: RunSpec) -> int:
 
 
 def starting_gpus(spec: RunSpec) -> int:
-    """What an attempt starts with: the lesser of its total and what is desired."""
+    """Return the width an attempt starts with: the lesser of total and desired."""
     return min(spec.total_gpus, desired_gpus(spec))
 
 
@@ -67,13 +68,14 @@ def group_count(spec: RunSpec, gpus: int) -> int:
 
 
 def pod_size(world: World, run: Run) -> int:
-    """GPUs per pod: as written, else the largest that divides a group and fits a node."""
+    """Return GPUs per pod: as specified, otherwise the largest size that divides a group and
+    fits a node."""
     spec = run.spec
     if spec.gpus_per_pod is not None:
         return spec.gpus_per_pod
     for lease in open_leases(world, run.uid):
         if lease.role is not Role.SPARE:
-            # The fleet may have changed since; pods of one attempt are all of one size.
+            # The fleet may have changed since; pods of one attempt have one size.
             mates = [
                 each.gpus
                 for each in open_leases(world, run.uid)
@@ -89,7 +91,7 @@ def pod_size(world: World, run: Run) -> int:
 
 
 def locations_for(world: World, spec: RunSpec) -> list[Location]:
-    """The locations a run may use, by name."""
+    """Return the locations that a run may use, by name."""
     wanted = spec.selector
     found = [
         (region, cluster)
@@ -104,11 +106,11 @@ def locations_for(world: World, spec: RunSpec) -> list[Location]:
         for location in found
         if (spec.flavor, "/".join((*location, wanted.domain))) in pools
     ]
-    return there or found  # where nobody has such a domain, that is what is to be told
+    return there or found  # no location has the domain: the refusal names it
 
 
 def own_domains(world: World, uid: str) -> tuple[str, ...]:
-    """Where it is, and stays: what is on its way out keeps nobody there."""
+    """Return the domains of the run's leases that are not ending."""
     found = {
         state.node.domain
         for lease in open_leases(world, uid)
@@ -118,7 +120,7 @@ def own_domains(world: World, uid: str) -> tuple[str, ...]:
 
 
 def free_indices(taken: set[int], count: int) -> tuple[int, ...]:
-    """The lowest unused group indices."""
+    """Return the lowest unused group indices."""
     found: list[int] = []
     index = 0
     while len(found) < count:

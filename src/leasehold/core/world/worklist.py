@@ -1,8 +1,8 @@
-"""What is to be looked at, and when: runs, Budgets, and the alarms that were set for them.
+"""What has to be looked at, and when: runs, Budgets, and their alarms.
 
-Filled by the World as facts change and by turns that want to come back; a turn takes what is due.
-After a crash everything is looked at again. An alarm that has lost its reason is called off: a look
-that nobody needs could find what time alone has changed, and then it would matter when it comes.
+Filled by the World as facts change, and by turns that want to come back; a turn takes what is due.
+After a crash everything is looked at again. Outdated alarms are cancelled: an unneeded look could
+find changes due to time alone, and then decisions would depend on when it happens.
 """
 
 from heapq import heappop, heappush
@@ -12,34 +12,34 @@ from leasehold.core.units import FOREVER, Instant
 
 
 class Worklist:
-    """Read freely; changed by its methods."""
+    """Runs and Budgets to look at. Fields are read freely; only methods change them."""
 
     def __init__(self) -> None:
         self.runs: dict[Uid, None] = {}  # to look at in the next turn
-        self.budgets: dict[str, None] = {}  # whose status is to be written
-        self.unsettled: dict[str, None] = {}  # budgets that may be overdrawn since they were seen
-        self.pending: dict[Uid, None] = {}  # runs with units that wait
-        self.elastic: dict[Uid, None] = {}  # runs that are not as wide as they wish
-        self._alarms: list[tuple[Instant, Uid]] = []  # a heap, with those that were called off
-        self._set: dict[Uid, set[Instant]] = {}  # the alarms that stand
-        self._money_alarms: list[tuple[Instant, str]] = []  # a heap of (when, budget)
+        self.budgets: dict[str, None] = {}  # whose status has to be written
+        self.unsettled: dict[str, None] = {}  # Budgets that may be overdrawn since the last check
+        self.pending: dict[Uid, None] = {}  # runs with waiting units
+        self.elastic: dict[Uid, None] = {}  # runs narrower or wider than desired
+        self._alarms: list[tuple[Instant, Uid]] = []  # a heap, including cancelled ones
+        self._set: dict[Uid, set[Instant]] = {}  # the alarms that are still valid
+        self._money_alarms: list[tuple[Instant, str]] = []  # a heap of (instant, Budget)
         self._in_place: dict[EnvelopeKey, tuple[Envelope, int]] = {}
         self._is_taken_up = False
-        self._taken_at: Instant = -1  # when a turn last took what was due
+        self._taken_at: Instant = -1  # when a turn last took the due work
 
     def look_at(self, uid: Uid) -> None:
-        """Something happened to this run."""
+        """Look at this run in the next turn."""
         assert uid, "a run has a uid"
         self.runs[uid] = None
 
     def touch_budget(self, key: str) -> None:
-        """Something happened to what it may pay for, or to what it pays for."""
+        """Check this Budget in the next turn: what it may pay for, or pays for, has changed."""
         assert key.count("/") == 1, key
         self.budgets[key] = None
         self.unsettled[key] = None
 
     def file(self, uid: Uid, *, is_pending: bool, is_elastic: bool) -> None:
-        """What remains to be done for a run."""
+        """Note what remains to be done for a run."""
         for table, belongs in ((self.pending, is_pending), (self.elastic, is_elastic)):
             if belongs:
                 table[uid] = None
@@ -47,15 +47,14 @@ class Worklist:
                 table.pop(uid, None)
 
     def forget(self, uid: Uid) -> None:
-        """A run that is gone has nothing left to do."""
+        """Drop the work of a run that is gone."""
         self.pending.pop(uid, None)
         self.elastic.pop(uid, None)
 
     # Alarms.
 
     def alarm(self, uid: Uid, at: Instant) -> None:
-        """Look at this run again then, or in the next turn: an alarm of the past would hide those
-        that are to come."""
+        """Look at this run again at `at`, or in the next turn if `at` is not after the last one."""
         if at <= self._taken_at:
             self.runs[uid] = None
             return
@@ -65,12 +64,12 @@ class Worklist:
             heappush(self._alarms, (at, uid))
 
     def call_off(self, uid: Uid) -> None:
-        """Whoever looks at a run sets its alarms anew: what has become of the others is past, and
-        the queue is not considered for it."""
+        """Cancel a run's alarms before a turn looks at it; the turn sets the ones that are still
+        needed."""
         self._set.pop(uid, None)
 
     def money_alarm(self, budget: str, at: Instant) -> None:
-        """Look at this Budget again then."""
+        """Check this Budget again at `at`."""
         heappush(self._money_alarms, (at, budget))
 
     @property
@@ -89,12 +88,12 @@ class Worklist:
     # What a turn takes.
 
     def take_up(self) -> bool:
-        """Whether this is the first turn since the World was made."""
+        """Return whether this is the first turn since the World was made."""
         is_first, self._is_taken_up = not self._is_taken_up, True
         return is_first
 
     def take_runs(self, now: Instant) -> list[Uid]:
-        """Those that something happened to, or whose alarm is due, in order."""
+        """Take the runs that changed or whose alarm is due, sorted by uid."""
         self._taken_at = now
         while self.next_alarm <= now:
             at, uid = heappop(self._alarms)
@@ -116,16 +115,16 @@ class Worklist:
         return taken
 
     def take_budgets(self) -> list[str]:
-        """Whose statuses are written now."""
+        """Take the Budgets whose statuses have to be written now."""
         taken = list(self.budgets)
         self.budgets.clear()
         return taken
 
-    # Leases are opened where their payer covers them; only an edit of the envelope or of a node can
-    # put one elsewhere, so what was found in place need not be looked at lease by lease again.
+    # A lease is opened only where its payer covers it; only an edit of the envelope or of a node
+    # can change that. So an envelope found in place need not be checked lease by lease again.
 
     def note_in_place(self, envelope: Envelope, node_changes: int) -> None:
-        """All that it pays for lies where it pays."""
+        """Note that everything the envelope pays for is in places that it covers."""
         self._in_place[envelope.key] = (envelope, node_changes)
 
     def is_in_place(self, envelope: Envelope, node_changes: int) -> bool:

@@ -1,9 +1,9 @@
 """The World: the fold of all stored objects, with the indices that decisions need.
 
-It is changed one fact at a time, each at the cost of what that fact touches, and can be rebuilt
-from its facts at any time with the same result (`rebuilt`). `control` reads it and, through a
-turn, folds what it decides; what-ifs run on `fleet` and `accounts` under `what_if`. It has no
-clock: whoever asks brings `now`.
+It changes one fact at a time, at the cost of what that fact touches, and can be rebuilt from its
+facts with the same result (`rebuilt`). `control` reads it and, through a turn, folds what it
+decides. What-ifs change `fleet` and `accounts` under `what_if`. It has no clock: callers pass
+`now`.
 """
 
 from msgspec.structs import replace
@@ -47,7 +47,7 @@ from leasehold.core.world.worklist import Worklist
 
 
 class Overdraft(Record):
-    """An announced overdraft of an envelope, an aggregate, or a deleted Budget's envelope."""
+    """An announced overdraft of an envelope, of an aggregate, or of a deleted Budget's envelope."""
 
     subject: str
     since: Instant
@@ -56,8 +56,11 @@ class Overdraft(Record):
 
 
 class World:
-    """Mutable, owned by one loop. Fields are read freely. Facts are changed by `put_` and `drop_`
-    (what users and nodes write) and `fold_` (what the ledger says); a house rule sees to it."""
+    """The mutable state, owned by one loop.
+
+    Fields are read freely. Facts change only by `put_` and `drop_` (what users and nodes write) and
+    `fold_` (what the ledger states); a house rule enforces it.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -69,13 +72,14 @@ class World:
         self.fleet = Fleet(self.what_if)
         self.accounts = Accounts(self.what_if)
         self.head = Head()
-        self.carried = Carried()  # of what is archived and no longer here
+        self.carried = Carried()  # of archived batches
         self.budgets: dict[str, Budget] = {}
         self.envelopes: dict[EnvelopeKey, Envelope] = {}
         self.aggregates: dict[EnvelopeKey, tuple[Aggregate, ...]] = {}
         self._tree: Tree | None = None
         self.runs: dict[Uid, Run] = {}
-        self.gone_runs: dict[Uid, None] = {}  # of those, whose objects are gone: for their leases
+        # runs in `runs` whose objects are gone, kept for their leases
+        self.gone_runs: dict[Uid, None] = {}
         self.uid_of: dict[RunKey, Uid] = {}
         self.books: dict[Uid, Book] = {}
         self.leases: dict[str, Lease] = {}
@@ -87,7 +91,8 @@ class World:
         self.open_by_pod = self._open.by_pod
         self.yielding = self._open.yielding
         self.ending: dict[str, None] = {}
-        self.moving: dict[str, None] = {}  # of those, pods' that leave a drained node for a spare
+        # the part of `ending` of pods that move from a drained node to a spare
+        self.moving: dict[str, None] = {}
         self._pods = PodIndex(self.fleet, self.leases, self._open.by_pod)
         self.pods = self._pods.by_key
         self.pods_by_run = self._pods.by_run
@@ -97,20 +102,21 @@ class World:
         self.began_at = self._pods.began_at
         self.restarted = self._pods.restarted
         self.reservations: dict[str, Reservation] = {}
-        self.reservation_of: dict[Uid, str] = {}  # the newest
+        self.reservation_of: dict[Uid, str] = {}  # newest Reservation
         self.resolutions: dict[str, Resolution] = {}
         self.resolution_of_seed: dict[str, str] = {}
         self._resolutions_of: dict[str, list[str]] = {}  # by subject, in order
-        self.resolution_for: dict[Uid, str] = {}  # the newest of each beneficiary
-        self.activating: dict[Uid, None] = {}  # runs for which an activation holds a place
-        self.victims: dict[str, str] = {}  # lease -> the Resolution that cut it
+        self.resolution_for: dict[Uid, str] = {}  # newest Resolution of each beneficiary
+        self.activating: dict[Uid, None] = {}  # runs for which an activation has a hold
+        self.victims: dict[str, str] = {}  # lease -> the Resolution that preempted it
         self.overdrafts: dict[str, Overdraft] = {}
         self.lowered = LoweredCaps()
-        self.budget_facts: dict[str, bytes] = {}  # what the ledger was told
+        self.budget_facts: dict[str, bytes] = {}  # as stated in the ledger
         self.node_facts: dict[str, tuple[int, str, str]] = {}
-        self.node_changes = 0  # counts changes that may let a failing bind succeed
+        self.node_changes = 0  # counts changes after which a failing bind may succeed
         self.bound: dict[tuple[Uid, int], int] = {}  # unit -> attempt whose pods were all bound
-        self.refused_leases: dict[str, None] = {}  # the store will never take their objects
+        # leases whose objects the store will never accept
+        self.refused_leases: dict[str, None] = {}
 
     @property
     def tree(self) -> Tree:
@@ -119,17 +125,17 @@ class World:
         return self._tree
 
     def carry(self, carried: Carried) -> None:
-        """Begin with what is archived; before anything else is put or folded."""
+        """Begin with the archived part; must come before any other put or fold."""
         assert not self.books, "a World begins with what is carried"
         self.carried = carried
         self.accounts.carry(carried.charges)
         for uid, book in carried.books.items():
             self._kept_book(uid).carry(book)
 
-    # What people, users and nodes write.
+    # What administrators, users and nodes write.
 
     def put_policy(self, policy: Policy) -> None:
-        """From the next turn on."""
+        """Use this policy from the next turn on."""
         assert policy.batch_bytes_max > 0
         assert policy.grace_max >= 0
         self.policy = policy
@@ -172,13 +178,13 @@ class World:
         return keys
 
     def _close_windows(self, keys: list[EnvelopeKey]) -> None:
-        """Envelopes that are gone have no window: all that they ever paid for counts."""
+        """Count everything that deleted envelopes ever paid for, because they have no window."""
         for key in keys:
             if key not in self.envelopes:
                 self._count_since(key, 0)
 
     def _count_since(self, payer: EnvelopeKey, since: Instant) -> None:
-        """When the window moved, what counts as used is asked of the leases again."""
+        """Sum up the used hours again if the window of the envelope has moved."""
         if self.accounts.of(payer).since == since:
             return
         self.accounts.reopen(payer, since)
@@ -198,7 +204,7 @@ class World:
             for name in sorted(self.open_by_node.get(node.name, ())):
                 self.fleet.take(self.leases[name])
             self._pods.node_came(node.name)
-        # A heartbeat is a new version of the same: it lets no bind succeed that failed.
+        # A heartbeat changes only the version, after which no failed bind would succeed.
         if known is None or replace(known, version=node.version) != node:
             self.node_changes += 1
             self.journal.note_all()
@@ -220,7 +226,8 @@ class World:
         for key in self.pods_by_node.get(name, ()):
             pod = self.pods[key]
             if pod.run_uid and key not in self.open_by_pod and not pod.has_ended:
-                self.work.look_at(pod.run_uid)  # if the node is dead, nobody else lets it go
+                # if the node is dead, no other event releases the pod
+                self.work.look_at(pod.run_uid)
 
     def put_run(self, run: Run) -> None:
         old = self.runs.get(run.uid)
@@ -246,8 +253,11 @@ class World:
         return None if uid in self.gone_runs else self.runs.get(uid)
 
     def drop_run(self, uid: Uid) -> None:
-        """The object is gone or cannot be read. Its leases are open until they are closed: then the
-        run is dropped for good, by the next turn that looks at it."""
+        """Remove a run whose object is gone or cannot be read.
+
+        If it has open leases the record stays, marked as deleting, until they are closed and a
+        later turn looks at the run.
+        """
         run = self.runs.get(uid)
         if run is None:
             return
@@ -285,7 +295,7 @@ class World:
         if gone is not None and gone.run_uid:
             self.work.look_at(gone.run_uid)
 
-    # What the ledger says.
+    # What the ledger states.
 
     def unit_of(self, uid: Uid, group: int) -> int:
         run = self.runs.get(uid)
@@ -296,7 +306,7 @@ class World:
         return book.attempt_of(lease, self.unit_of(lease.uid, lease.group)) if book else None
 
     def book(self, uid: Uid) -> Book:
-        """An empty one for a run that the ledger does not know."""
+        """Return the run's book; an empty one if the ledger does not know the run."""
         return self.books.get(uid) or Book()
 
     def _kept_book(self, uid: Uid) -> Book:
@@ -306,7 +316,8 @@ class World:
         return known
 
     def term_of(self, lease: Lease) -> Term:
-        """When its GPUs come free as far as is known, and what it may still cost."""
+        """Return when the lease's GPUs come free, as far as known, and until when it is
+        committed."""
         if lease.ending is not None:
             return Term(lease.ending.deadline, 0)
         run = self.runs.get(lease.uid)
@@ -324,7 +335,7 @@ class World:
         self.work.touch_budget(lease.payer.rpartition("/")[0])  # its hours run out at another time
 
     def fold_open(self, lease: Lease) -> None:
-        """A lease begins; slots and money are taken."""
+        """Fold an opened lease: take its slots and money."""
         assert lease.name not in self.leases, lease.name
         assert lease.is_open, lease.name
         name = lease.name
@@ -350,7 +361,7 @@ class World:
             self._pods.reload(lease.pod_key)
 
     def fold_ending(self, name: str, ending: Ending) -> Lease:
-        """A lease must end; said once."""
+        """Fold that a lease must end; once per lease."""
         lease = self.leases[name]
         assert lease.is_open, name
         assert lease.ending is None, name
@@ -369,7 +380,7 @@ class World:
         self._kept_book(lease.uid).mark(lease, voluntary=lease.name not in self.victims)
 
     def fold_close(self, name: str, closure: Closure) -> Lease:
-        """A lease ends; slots and money are free."""
+        """Fold a closed lease: free its slots and money."""
         lease = self.leases[name]
         assert lease.is_open, name
         assert closure.at >= lease.start, name
@@ -387,7 +398,7 @@ class World:
         self.work.look_at(lease.uid)
         self.work.touch_budget(lease.payer.rpartition("/")[0])
         if lease.role is Role.BORROWED:
-            self._touch_node(lease.node)  # a swap may be waiting for this filler to go
+            self._touch_node(lease.node)  # a swap may wait for this filler to go
         return lease
 
     def _unindex(self, lease: Lease) -> None:
@@ -401,7 +412,7 @@ class World:
             self._pods.lease_closed(lease.pod_key)
 
     def fold_closed_lease(self, lease: Lease) -> None:
-        """A lease of the past, read back whole."""
+        """Fold a lease that is already closed, when history is read back."""
         assert lease.end is not None, lease.name
         assert lease.name not in self.leases, lease.name
         self.leases[lease.name] = lease
@@ -429,12 +440,12 @@ class World:
         self.work.look_at(reservation.uid)
 
     def resolutions_of_subject(self, subject: str) -> tuple[Resolution, ...]:
-        """In the order of their batches."""
+        """Return the Resolutions of a subject in the order of their batches."""
         found = [self.resolutions[name] for name in self._resolutions_of.get(subject, ())]
         return tuple(sorted(found, key=lambda each: each.batch))
 
     def forget_resolution_of(self, resolution: Resolution) -> None:
-        """It goes to the archive."""
+        """Drop an archived Resolution from the indices."""
         names = self._resolutions_of.get(resolution.subject, [])
         assert resolution.name not in self.resolutions, resolution.name
         if resolution.name in names:
@@ -460,21 +471,21 @@ class World:
             if newest is None or self.resolutions[newest].batch <= resolution.batch:
                 self.resolution_for[resolution.beneficiary_uid] = resolution.name
 
-    # What controllers see happen to what the ledger says, and what the ledger was told.
+    # What controllers observe, and which facts the ledger states.
 
     def fold_bound(self, uid: Uid, unit: int, attempt: int) -> None:
-        """All pods of this attempt of a unit were taken by their nodes."""
+        """Note that nodes accepted all pods of this attempt of a unit."""
         assert attempt > 0, (uid, unit)
         assert attempt >= self.bound.get((uid, unit), 0), (uid, unit)
         self.bound[(uid, unit)] = attempt
 
     def fold_restart(self, pod: Pod, now: Instant) -> None:
-        """We remove this one, to make it again in place."""
+        """Note that we remove this pod in order to make it again in place."""
         assert self.pods.get(pod.key) is pod, "it is the newest that is known of it"
         self._pods.restart(pod, now)
 
     def put_refused_lease(self, name: str) -> None:
-        """The store will never take its object."""
+        """Note that the store will never accept the object of this lease."""
         assert name in self.leases, name
         assert self.leases[name].name == name, name
         self.refused_leases[name] = None
@@ -491,7 +502,7 @@ class World:
         del self.overdrafts[subject]
 
     def fold_budget_fact(self, key: str, spec: bytes | None) -> None:
-        """The ledger was told what a Budget says, or that it is gone."""
+        """Note what the ledger states about a Budget; None: deleted."""
         assert key.count("/") == 1, key
         assert spec is None or spec.startswith(b"{"), key
         if spec is None:
@@ -500,7 +511,7 @@ class World:
             self.budget_facts[key] = spec
 
     def fold_node_fact(self, name: str, fact: tuple[int, str, str] | None) -> None:
-        """The ledger was told GPUs, flavor and domain of a node, or that it is gone."""
+        """Note GPUs, flavor and domain of a node as stated in the ledger; None: gone."""
         assert name, "a node has a name"
         assert fact is None or fact[0] >= 0, name
         if fact is None:
@@ -509,12 +520,12 @@ class World:
             self.node_facts[name] = fact
 
     def fold_forgiven(self, payer: EnvelopeKey, *, lent: bool) -> None:
-        """A lowered cap is enough for all that was opened before it was lowered."""
+        """Forget that a cap was lowered: it covers everything opened before."""
         assert payer.count("/") == 2, payer
         self.lowered.forgive(payer, lent=lent)
 
     def fold_told(self, told: BatchFacts) -> None:
-        """All that the ledger was ever told of Budgets and nodes."""
+        """Load everything that the ledger ever stated about Budgets and nodes."""
         assert not self.budget_facts, "it is told once, and first of all"
         assert not self.node_facts, "it is told once, and first of all"
         self.budget_facts = dict(told.budgets)
@@ -522,14 +533,14 @@ class World:
         self.lowered = told.lowered
 
     def fold_caps(self) -> None:
-        """The caps of GPU-hours as they are now, after those that the ledger was told."""
+        """Compare the present caps of GPU-hours with those stated in the ledger."""
         assert all(key == budget.key for key, budget in self.budgets.items())
         assert self.head.seq >= 0, self.head
         for budget in self.budgets.values():
             self.lowered.note(budget, batch=self.head.seq)
 
     def fold_head(self, head: Head) -> None:
-        """The ledger stands here now."""
+        """Move to the new head of the ledger."""
         assert head.seq >= self.head.seq, (head.seq, self.head.seq)
         assert head.instant >= self.head.instant, (head.instant, self.head.instant)
         assert head.epoch >= self.head.epoch, (head.epoch, self.head.epoch)

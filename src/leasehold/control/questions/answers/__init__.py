@@ -1,10 +1,9 @@
-"""What is answered to each question, as records: what `control.questions` returns and pages render.
+"""The answers to all questions as records: returned by `control.questions`, rendered by pages.
 
-`ANSWERS` has one record for each question. As JSON (`wire`) a record's fields are in camelCase and
-in the order in which they are declared here; fields are added, never renamed or given another
-meaning. GPU-time is exact in `gpuMs` (GPU-milliseconds) and in words in `gpuHours`; instants are
-RFC 3339 in UTC, null for what has not happened; a run is `namespace/name`, an envelope
-`namespace/budget/envelope`.
+`ANSWERS` has the record types of each question. As JSON (`wire`) the fields are in camelCase, in
+the order of declaration; fields are added, never renamed or changed in meaning. GPU-time is exact
+in `gpuMs` (GPU-milliseconds) and readable in `gpuHours`; instants are RFC 3339 in UTC, null for
+what has not happened; a run is `namespace/name`, an envelope `namespace/budget/envelope`.
 """
 
 from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer, ReportAnswer
@@ -23,7 +22,7 @@ from leasehold.control.questions.answers.reasons import CoverAnswer, ExplainAnsw
 from leasehold.control.questions.answers.runs import ReservationsAnswer, RunsAnswer, WidthsAnswer
 from leasehold.control.questions.answers.shape import Answer
 
-# By the name of the question; `budgets` answers in one of three forms.
+# question -> its record types; `budgets` has three forms.
 ANSWERS: dict[str, tuple[type[Answer], ...]] = {
     "attention": (AttentionAnswer,),
     "audit": (AuditAnswer,),

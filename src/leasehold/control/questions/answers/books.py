@@ -7,18 +7,18 @@ from leasehold.control.questions.answers.shape import Answer, GpuAmount
 
 
 class Uses(Answer):
-    """What GPU-time was for; all of it together is the row's `gpuMs`. `failed` and `cut` are the
-    most that can have been lost: what a run saves as often as it declares is work."""
+    """What GPU-time was used for; adds up to the row's `gpuMs`. `failed` and `cut` are upper
+    bounds: what was saved in checkpoints counts as work."""
 
     work: GpuAmount
-    spare: GpuAmount  # stood by
+    spare: GpuAmount  # idle, ready to take over
     starting: GpuAmount  # its pod did not run yet
-    failed: GpuAmount  # not saved when a failure ended it
-    cut: GpuAmount  # not saved when it was drawn by lot, or given back to a spare
+    failed: GpuAmount  # lost when a failure ended it
+    cut: GpuAmount  # lost when it was drawn in a lottery or its spare was taken back
 
 
 class ReportRow(Answer, kw_only=True):
-    """One line of a bill; it has the one key that the report is by, and a total has none."""
+    """One line of a bill. It has the one key that the report is by; a total has none."""
 
     owner: str | UnsetType = UNSET
     payer: str | UnsetType = UNSET

@@ -1,11 +1,11 @@
-"""Answers about what was cut: `resolutions`."""
+"""Answers about preemptions: `resolutions`."""
 
 from leasehold.control.questions.answers.reasons import DrawRow
 from leasehold.control.questions.answers.shape import Answer
 
 
 class GivenUp(Answer):
-    """A group that a run gave up, since it was above its minimum."""
+    """A group that a run gave up because it was above its minimum."""
 
     run: str
     group: int
@@ -13,7 +13,7 @@ class GivenUp(Answer):
 
 
 class GivenBack(Answer):
-    """Taken first and not needed in the end."""
+    """Taken first, but not needed in the end."""
 
     kind: str
     name: str
@@ -26,7 +26,7 @@ class SpareDropped(Answer):
 
 
 class DomainLoss(Answer):
-    """GPUs that making room in one domain would have cost, by how they would have been taken."""
+    """GPUs that preempting in one domain would have cost, by the way they would have been taken."""
 
     domain: str
     lottery: int
@@ -51,11 +51,11 @@ class ResolutionRow(Answer):
     drawn: list[DrawRow]
     returned: list[GivenBack]
     victims: int  # leases
-    runs: list[str]  # whose leases those were, as far as they are known
-    record: str  # the canonical JSON of its spec, when one is asked for; otherwise empty
-    digest: str  # and its SHA-256, which the batch says
+    runs: list[str]  # whose leases those were, as far as known
+    record: str  # canonical JSON of its spec, if a single one is asked for; otherwise ""
+    digest: str  # SHA-256 of the record, which its batch states
 
 
 class ResolutionsAnswer(Answer):
     total: int
-    items: list[ResolutionRow]  # the newest first
+    items: list[ResolutionRow]  # newest first

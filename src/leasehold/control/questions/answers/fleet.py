@@ -1,25 +1,25 @@
-"""Answers about machines: `fleet`, and `attention` for whoever runs them."""
+"""Answers about machines: `fleet`, and `attention` for operators."""
 
 from leasehold.control.questions.answers.shape import Answer
 
 
 class FlavorRow(Answer):
-    """GPUs of one flavor; those from `paid` to `broken` add up to `gpus`."""
+    """GPUs of one flavor; `paid` to `broken` add up to `gpus`."""
 
     flavor: str
     nodes: int
     gpus: int
-    paid: int  # somebody's pods run there under a payer
-    spare: int  # stands by, paid for
-    filler: int  # an opportunistic run sits on somebody's spare
-    foreign: int  # taken by what is no Run
+    paid: int  # used by pods of runs that are paid for
+    spare: int  # idle spares
+    filler: int  # spares used by an opportunistic run
+    foreign: int  # used by pods that belong to no Run
     idle: int
     closed: int  # free, on a node that is cordoned, drained or tainted
-    broken: int  # free, on a node that is not there or cannot be used
+    broken: int  # free, on a node that is not ready or cannot be used
 
 
 class HolderRow(Answer):
-    """One run's leases of one role with one payer."""
+    """The leases of one run with the same role and payer."""
 
     run: str
     owner: str
@@ -30,8 +30,8 @@ class HolderRow(Answer):
 
 
 class NodeRow(Answer):
-    """`cells` has a number for each slot: 0 for nobody, -1 for what is no Run, and otherwise the
-    place in `holders`, from 1 on."""
+    """One node. `cells` has a number per slot: 0 free, -1 foreign pod, otherwise the position in
+    `holders`, counted from 1."""
 
     node: str
     flavor: str
@@ -43,9 +43,9 @@ class NodeRow(Answer):
 
 
 class FleetAnswer(Answer):
-    at: str | None  # null for now; of the past only leases are known, and no states of nodes
-    earliest: str | None  # of all leases that are known
-    total: FlavorRow  # of all flavors, and so of none
+    at: str | None  # null: now; for the past, states of nodes are unknown
+    earliest: str | None  # start of the first known lease
+    total: FlavorRow  # over all flavors; its flavor is empty
     flavors: list[FlavorRow]
     holders: list[HolderRow]
     nodes: list[NodeRow]
@@ -57,7 +57,7 @@ class AttentionRow(Answer):
     reason: str
     says: str
     remedy: str
-    runbook: str  # the section of the runbook; empty where there is nothing to look up
+    runbook: str  # section of the runbook; "" if there is none
     since: str | None
 
 

@@ -1,4 +1,4 @@
-"""Answers about what holds GPUs and leaves them: `leases`, `pods`, `drain`."""
+"""Answers about what holds and leaves GPUs: `leases`, `pods`, `drain`."""
 
 from leasehold.control.questions.answers.shape import Answer
 
@@ -25,8 +25,8 @@ class LeaseRow(Answer):
     relation: str
     opened: str
     start: str | None
-    began: str | None  # until then its pod was starting, if that is known to take time
-    saved: str | None  # if work was lost: what lies before this was not
+    began: str | None  # when its pod began to run, if starting took time
+    saved: str | None  # if work was lost: what was done before this was not
     end: str | None
     closed: str
     closure: str

@@ -1,4 +1,4 @@
-"""Answers about money: `who-pays`, `sponsors`, and `budgets` in its three forms."""
+"""Answers about money: `who-pays`, `sponsors`, and the three forms of `budgets`."""
 
 import msgspec
 
@@ -89,7 +89,8 @@ class EnvelopeUsage(Answer):
 
 
 class OwnerUsage(Answer):
-    """GPUs that the runs of an owner hold, by who pays, and what its envelopes lend to others."""
+    """GPUs that the runs of an owner hold, by relation to the payer, and what its envelopes
+    lend."""
 
     owner: str
     gpus: int
@@ -126,7 +127,7 @@ class BalanceAnswer(Answer, tag_field="form", tag="balance"):
 
 
 class BurnPoint(Answer):
-    """Spent up to this instant, since the window opened."""
+    """The amount used from the start of the window to this instant."""
 
     at: str | None
     gpu_ms: int
@@ -134,7 +135,7 @@ class BurnPoint(Answer):
 
 
 class BurnRow(Answer):
-    """From the first point on the course is exact; what was spent before it is a sum."""
+    """Use over time. Exact from the first point on; earlier use is one sum."""
 
     envelope: str
     points: list[BurnPoint]
@@ -158,7 +159,7 @@ class FamilyRow(Answer):
     parents: list[str]
     envelopes: int
     own: FamilySum
-    below: FamilySum  # its own and of everybody below it
+    below: FamilySum  # its own and of all its descendants
 
 
 class TreeAnswer(Answer, tag_field="form", tag="tree"):

@@ -4,7 +4,7 @@ from leasehold.control.questions.answers.shape import Answer
 
 
 class RunWidth(Answer):
-    """GPUs: what its manifest allows, and what it has."""
+    """Widths in GPUs: what the manifest allows, and what the run has."""
 
     min: int
     max: int
@@ -15,7 +15,7 @@ class RunWidth(Answer):
 
 
 class RunFunding(Answer):
-    """GPUs it holds, by whose money pays for them."""
+    """GPUs that the run holds, by relation to the payer."""
 
     owned: int
     shared: int
@@ -56,7 +56,7 @@ class RunRow(Answer):
 
 
 class RunsAnswer(Answer):
-    total: int  # of those that were asked for; `limit` cuts `items` only
+    total: int  # matching runs; `limit` shortens only `items`
     items: list[RunRow]
 
 
@@ -68,20 +68,20 @@ class Release(Answer):
 
 
 class Chance(Answer):
-    """How likely a run is drawn, in whole percent."""
+    """The chance of a run to be drawn, in percent."""
 
     run: str
     percent: int
 
 
 class PassedBy(Answer):
-    """A run that came later and started since the reservation was announced."""
+    """A run behind that started since the reservation was announced."""
 
     run: str
     gpus: int
     started: str | None
     ends: str | None  # at the latest; null if it has no limit
-    says: str  # why it delays nobody
+    says: str  # why it delays nothing ahead
 
 
 class ReservationRow(Answer):
@@ -103,8 +103,8 @@ class ReservationRow(Answer):
     odds: list[Chance]
     announced: str | None
     since: str | None
-    submitted: str | None  # by which the line is ordered
-    passed_by: list[PassedBy]  # the newest of them
+    submitted: str | None  # the queue is ordered by it
+    passed_by: list[PassedBy]  # the newest ones
 
 
 class ReservationsAnswer(Answer):
@@ -112,7 +112,7 @@ class ReservationsAnswer(Answer):
 
 
 class WidthPoint(Answer):
-    """From this instant on, until the next."""
+    """The width from this instant until the next point."""
 
     at: str | None
     active: int

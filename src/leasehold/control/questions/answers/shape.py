@@ -1,19 +1,19 @@
-"""What every answer is made of, and how it is written as JSON."""
+"""The base types of all answers, and their JSON form."""
 
 from typing import TypedDict
 
 import msgspec
 
 from leasehold.core.facts import Record
-from leasehold.core.names import Wire as Wire  # what `wire` makes, for whoever only knows answers
+from leasehold.core.names import Wire as Wire  # re-exported: what `wire` returns
 
 
 class Answer(Record, rename="camel"):
-    """The base of every answer and of each part of one."""
+    """The base of every answer and of each part of an answer."""
 
 
 class GpuTime(TypedDict):
-    """Two fields of many records: exact for machines, in hours for people."""
+    """Two fields of many records: exact GPU-ms, and readable hours."""
 
     gpu_ms: int
     gpu_hours: str
@@ -25,7 +25,7 @@ class GpuAmount(Answer):
 
 
 def wire(answer: Answer) -> Wire:
-    """As JSON values, field by field in their order."""
+    """Convert to JSON values; the fields keep their order."""
     found = msgspec.to_builtins(answer)
     assert isinstance(found, dict), "a record becomes an object"
     return found
