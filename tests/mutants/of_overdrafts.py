@@ -20,8 +20,8 @@ OVERDRAFTS = (
     Mutant(
         "a lease is refinanced with what others count on",
         "control/cuts/overdrafts.py",
-        "    covered = _payer_beside(turn, lease, claims)\n",
-        "    covered = _payer_beside(turn, lease, ())\n",
+        "    covered = _other_payer(world, lease, claims, now=now, but=but)\n",
+        "    covered = _other_payer(world, lease, [], now=now, but=but)\n",
         story("O2-claimed-money-is-used-last"),
     ),
     Mutant(
@@ -97,8 +97,8 @@ OVERDRAFTS = (
     Mutant(
         "O5, all of a family moves",
         "control/scheduling/family.py",
-        "        if fits():\n            break\n        covered = other_payer(",
-        "        covered = other_payer(",
+        "        if fits():\n            break\n        claims = ",
+        "        claims = ",
         story("O5-the-last-bound-leases-move"),
     ),
     Mutant(
