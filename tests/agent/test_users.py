@@ -12,7 +12,7 @@ from leasehold.adapters.agent import users as users_module
 from leasehold.adapters.agent.agent import LocalNode, _prepare
 from leasehold.adapters.agent.cgroups import find_cgroups
 from leasehold.adapters.agent.limits import AgentError, CannotStart
-from leasehold.adapters.agent.meeting import PORT_FIRST, PORT_LAST, Meetings
+from leasehold.adapters.agent.rendezvous import PORT_FIRST, PORT_LAST, Rendezvous
 from leasehold.adapters.agent.users import (
     PRIVATE_COUNT_SMALL,
     PRIVATE_FIRST,
@@ -297,7 +297,7 @@ def test_a_gang_meets_on_one_port_of_its_own_also_over_a_restart(ground: Path) -
 
 def test_a_meeting_of_a_run_outlives_its_attempts_and_its_port_is_given_back() -> None:
     taken = {PORT_FIRST}
-    meetings = Meetings(is_free=lambda port: port not in taken)
+    meetings = Rendezvous(is_free=lambda port: port not in taken)
     env = {"PET_RDZV_ENDPOINT": "train.team:21234"}
 
     def ask(pod: str, attempt: str, run: str = "r") -> str:
@@ -321,7 +321,7 @@ def test_a_port_in_use_on_the_host_is_not_given_out() -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         taken.listen()
-        meetings = Meetings()
+        meetings = Rendezvous()
         meetings.remember("old", [(("r", "1", "n1:29500"), port)])
         changed, places = meetings.translate(
             {"MASTER_ADDR": "n1", "MASTER_PORT": "29501"},
@@ -332,7 +332,7 @@ def test_a_port_in_use_on_the_host_is_not_given_out() -> None:
     assert json.dumps(places)
 
 
-def ask_port(meetings: Meetings, run: str) -> int:
+def ask_port(meetings: Rendezvous, run: str) -> int:
     env = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
     changed, _ = meetings.translate(env, pod=run, run=run, attempt="1", hosts=["n1"])
     return int(changed["MASTER_PORT"])
@@ -345,7 +345,7 @@ def test_whoever_binds_all_ports_keeps_nobody_from_meeting() -> None:
         tried.append(port)
         return False
 
-    meetings = Meetings(is_free=is_free)
+    meetings = Rendezvous(is_free=is_free)
     ports = {ask_port(meetings, f"r{n}") for n in range(10)}
 
     assert len(ports) == 10
@@ -357,7 +357,7 @@ def test_whoever_binds_all_ports_keeps_nobody_from_meeting() -> None:
 
 def test_a_port_that_the_kernel_chooses_is_not_one_of_ours() -> None:
     chosen = [40_000, 40_000, 40_001, *[40_000] * 100]
-    meetings = Meetings(is_free=lambda _: False, choose=lambda: chosen.pop(0))
+    meetings = Rendezvous(is_free=lambda _: False, choose=lambda: chosen.pop(0))
 
     assert [ask_port(meetings, "a"), ask_port(meetings, "b")] == [40_000, 40_001]
     with pytest.raises(CannotStart, match=r"no port is free.*end what listens"):
@@ -370,11 +370,11 @@ def test_no_port_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "bind", refuse)
     with pytest.raises(CannotStart, match="no port is free"):
-        ask_port(Meetings(), "a")
+        ask_port(Rendezvous(), "a")
 
 
 def test_a_users_own_meeting_place_is_left_alone() -> None:
-    meetings = Meetings()
+    meetings = Rendezvous()
     env = {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "1", "PET_RDZV_ENDPOINT": "10.0.0.7:2"}
 
     assert meetings.translate(env, pod="p", run="r", attempt="1", hosts=["n1"]) == ({}, [])

@@ -19,7 +19,7 @@ from tests.questions.played import ADMIN, Played
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller
 from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, StoreError
-from leasehold.shell.query import BadQuestion
+from leasehold.shell.queries.query import BadQuestion
 
 QUERY = "/apis/query.rq.davidlangworthy.io/v1/questions/"
 TOKEN = "a-token"

@@ -9,9 +9,9 @@ import pytest
 from tests.cli_runs.conftest import Cli
 from tests.cli_runs.facade import Facade
 
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.command import COMMANDS
 from leasehold.cli.runs.completion import candidates
-from leasehold.cli.runs.failure import Failure
 
 
 @pytest.mark.parametrize(

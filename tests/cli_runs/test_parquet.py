@@ -10,8 +10,8 @@ import duckdb
 import pytest
 from tests.cli_runs.conftest import Cli
 
-from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.parquet import load, write_parquet
+from leasehold.app.failure import Failure
+from leasehold.app.parquet import load, write_parquet
 from leasehold.cli.runs.report import USES
 from leasehold.core.units import parse_instant
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from tests.cli_runs.conftest import Cli
 from tests.cli_runs.facade import Facade, Refused
 
+from leasehold.app.visible import visible
 from leasehold.cli import audit, lint
-from leasehold.cli.visible import visible
 from leasehold.core.units import parse_instant
 
 EVIL = "\x1b[2J\nforged"

@@ -20,10 +20,10 @@ from leasehold.core.facts import Node
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.tenure import KIND
 from leasehold.core.objects.wire import part, text_at
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
+from leasehold.sim.faults.checks import LeaderChange, TenureChecks
 from leasehold.sim.machines import Work
 from leasehold.sim.nodes import SimFleet
-from leasehold.sim.storm.checks import TakeOver, TenureChecks
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +170,7 @@ class House(Beside):
                 leader, over = "nobody", at
         return found
 
-    def judge(self) -> list[TakeOver]:
+    def judge(self) -> list[LeaderChange]:
         """When everybody has ended: nothing twice, epochs that only rise, a ledger that proves
         itself. Returns who followed whom by the record."""
         assert self.do(lambda: list(self.fleet.breaches)) == []

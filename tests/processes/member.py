@@ -29,14 +29,14 @@ from leasehold.core.units import HOUR, SECOND, Instant
 from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins, Tenure
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.keeper import Keeper
-from leasehold.shell.ledger import SHARD, sealed_epoch
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.leadership.keeper import Keeper
+from leasehold.shell.leadership.standby import Standby
+from leasehold.shell.leadership.tenure import StoreTenures
+from leasehold.shell.ledger.commit import SHARD, sealed_epoch
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.shell.plane import Plane
-from leasehold.shell.standby import Standby
-from leasehold.shell.tenure import StoreTenures
-from leasehold.shell.terms import Terms
-from leasehold.sim.storm.points import PointedStore
+from leasehold.sim.faults.points import PointedStore
 
 # Shorter than usual, so that a take-over takes no half a minute; and long enough for a machine that
 # has much else to do.
@@ -117,7 +117,7 @@ async def _live(tasks: AsyncioTasks, folder: DataFolder, name: str, stop_at: str
     shared = SharedStore(folder.store, tasks, clock)
     planes: list[ToldPlane] = []
     store: Store = PointedStore(shared, StopsOnce(stop_at, planes)) if stop_at else shared
-    terms = Terms(
+    terms = PlaneSettings(
         policy=Policy(), lottery_key=folder.key(), is_shared=True, is_strict=True, gather=10
     )
     standby = Standby(store, clock, tasks)

@@ -10,7 +10,7 @@ import pytest
 from tests.processes.house import GPUS, NODES, House
 from tests.processes.member import MARGINS
 
-from leasehold.sim.storm.checks import TakeOver
+from leasehold.sim.faults.checks import LeaderChange
 
 ALL = NODES * GPUS
 
@@ -24,7 +24,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     made.stop()
 
 
-def _ended_well(house: House) -> list[TakeOver]:
+def _ended_well(house: House) -> list[LeaderChange]:
     for member in house.members.values():
         assert member.end() in (0, -signal.SIGKILL), member.told()[-5:]
     followed = house.judge()

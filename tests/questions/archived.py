@@ -10,7 +10,7 @@ from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import GpuMs, Millis
 from leasehold.core.world.world import World
-from leasehold.shell.query import Questions
+from leasehold.shell.queries.query import Questions
 
 
 class Shelf:

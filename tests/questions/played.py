@@ -11,8 +11,8 @@ from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.units import Instant, Millis, parse_span
 from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases
-from leasehold.shell.query import Questions
-from leasehold.sim.scenario.act import Actor
+from leasehold.shell.queries.query import Questions
+from leasehold.sim.scenario.act import StoryUsers
 from leasehold.sim.scenario.parse import load_story
 from leasehold.sim.scenario.stage import Stage
 from leasehold.sim.scenario.story import Expect, RestartController
@@ -30,7 +30,7 @@ class Played:
         story = load_story(file)
         self.start = story.start
         self.stage = Stage(story, seed=7, rates={}, observe=lambda _at, _text: None)
-        self._actor = Actor(
+        self._actor = StoryUsers(
             self.stage.store,
             self.stage.fleet,
             admission=self.stage.admission,

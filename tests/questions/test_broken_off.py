@@ -8,7 +8,8 @@ from tests.questions.photograph import photograph
 from tests.questions.played import SCENARIOS, Played
 from tests.questions.test_plan import candidates
 
-from leasehold.core.decisions import cover, pack
+from leasehold.core.funding import cover
+from leasehold.core.placement import pack
 from leasehold.core.world.steps import Steps
 
 # Before a start by cuts, and while victims end; others wait behind.

@@ -11,8 +11,8 @@ from leasehold.core.ledger.batch import batch_from_wire
 from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE
-from leasehold.shell.query import BadQuestion, Questions
-from leasehold.sim.scenario.act import Actor
+from leasehold.shell.queries.query import BadQuestion, Questions
+from leasehold.sim.scenario.act import StoryUsers
 from leasehold.sim.scenario.ledger import lines_after
 from leasehold.sim.scenario.parse import load_story
 from leasehold.sim.scenario.stage import Stage
@@ -84,7 +84,7 @@ def test_no_answer_tells_what_is_not_committed(seed: int, tmp_path: Path) -> Non
     story = load_story(file)
     stage = Stage(story, seed=seed, rates=SLOW, observe=lambda _at, _text: None)
     asker = Asker(stage, seed)
-    actor = Actor(
+    actor = StoryUsers(
         stage.store,
         stage.fleet,
         admission=stage.admission,

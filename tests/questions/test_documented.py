@@ -6,7 +6,7 @@ from tests.questions.test_rights import RUN
 from tests.questions.test_the_past import STORY
 
 from leasehold.control import questions
-from leasehold.shell.query import QUESTIONS
+from leasehold.shell.queries.query import QUESTIONS
 
 RUN_PARAMS = {"namespace": "vision", "run": "train"}
 ASKED: dict[str, list[dict[str, str]]] = {

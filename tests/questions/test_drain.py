@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 from tests.questions.played import SCENARIOS, Played
 
-from leasehold.core.decisions.drain import spares_to_drop
-from leasehold.shell.query import BadQuestion
+from leasehold.core.placement.drain import spares_to_drop
+from leasehold.shell.queries.query import BadQuestion
 from leasehold.sim.machines import NodeIs
 
 # scenario, until, node, and of each run there: way, state, the end of a sentence

@@ -7,7 +7,7 @@ from tests.questions.played import FIRST_DAY, SCENARIOS, Played
 from tests.questions.test_the_past import rows
 
 from leasehold.core.objects.access import Caller, CallerRole
-from leasehold.shell.query import BadQuestion
+from leasehold.shell.queries.query import BadQuestion
 
 KINDS = ("paid", "spare", "filler", "foreign", "idle", "closed", "broken")
 STRANGER = Caller(user="eve", role=CallerRole.USER, namespaces=("elsewhere",))

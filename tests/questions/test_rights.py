@@ -9,7 +9,7 @@ from tests.questions.test_the_past import STORY, rows
 
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller, CallerRole
-from leasehold.shell.query import QUESTIONS, BadQuestion
+from leasehold.shell.queries.query import QUESTIONS, BadQuestion
 
 VISION = Caller(user="vera", namespaces=("vision",), spend=("org:ai:mm:vision",))
 RUN: Wire = {

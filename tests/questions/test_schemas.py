@@ -7,8 +7,8 @@ from tests.questions.test_the_past import STORY
 
 from leasehold.adapters.rest.query_document import query_document
 from leasehold.control.questions.answers import ANSWERS
-from leasehold.control.questions.asked import PARAMETERS
-from leasehold.shell.query import QUESTIONS
+from leasehold.control.questions.parameters import PARAMETERS
+from leasehold.shell.queries.query import QUESTIONS
 
 DOCUMENT = query_document()
 TYPES: dict[str, type | tuple[type, ...]] = {

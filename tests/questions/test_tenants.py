@@ -12,13 +12,13 @@ from tests.questions.played import Played
 from tests.questions.test_rights import RUN
 from tests.questions.test_the_past import STORY
 
-from leasehold.control.questions.asked import PARAMETERS, WITH_BODY
+from leasehold.control.questions.parameters import PARAMETERS, WITH_BODY
 from leasehold.control.questions.report import GROUPINGS
-from leasehold.core.facts import Cause, Closed, Why
+from leasehold.core.facts import Cause, Closed, ClosureReason
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
 from leasehold.core.world.world import World
-from leasehold.shell.query import QUESTIONS, BadQuestion, Questions
+from leasehold.shell.queries.query import QUESTIONS, BadQuestion, Questions
 
 # As `adapters.kubernetes.reviews` makes the caller of a documented researcher: one namespace.
 ANN = Caller(user="ann", namespaces=("vision",))
@@ -98,7 +98,7 @@ def asked(request: pytest.FixtureRequest) -> tuple[Questions, re.Pattern[str]]:
     for name, lease in list(world.leases.items()):
         # Another team's pod could not be started: the closure quotes the kubelet.
         if lease.closed is not None and lease.namespace == "speech":
-            why = Why(reason=Closed.FAIL, detail="there is no image secret-image")
+            why = ClosureReason(reason=Closed.FAIL, detail="there is no image secret-image")
             closed = replace(lease.closed, why=why, cause=Cause.UNSTARTED)
             world.leases[name] = replace(lease, closed=closed)
     for pod in [each for each in world.pods.values() if each.namespace != "vision"]:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.questions.played import FIRST_DAY, Played
 
 from leasehold.control.questions.uses import Use, use_of
-from leasehold.core.facts import Cause, Closed, Closure, Lease, PodPhase, Role, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Lease, PodPhase, Role
 
 ENDED: list[tuple[Closed, Cause | None, Use]] = [
     (Closed.COMPLETED, None, Use.WORK),
@@ -36,7 +36,7 @@ def an_open_lease(played: Played) -> Lease:
 
 @pytest.mark.parametrize(("reason", "cause", "use"), ENDED)
 def test_how_it_ended(played: Played, reason: Closed, cause: Cause | None, use: Use) -> None:
-    closed = Closure(why=Why(reason=reason), at=played.now, batch=1, cause=cause)
+    closed = Closure(why=ClosureReason(reason=reason), at=played.now, batch=1, cause=cause)
     assert use_of(played.world, replace(an_open_lease(played), closed=closed)) is use
 
 
@@ -45,7 +45,7 @@ def test_every_reason_is_in_the_table() -> None:
 
 
 def test_a_spare_is_a_spare_however_it_ends(played: Played) -> None:
-    closed = Closure(why=Why(reason=Closed.NODE_FAILURE), at=played.now, batch=1)
+    closed = Closure(why=ClosureReason(reason=Closed.NODE_FAILURE), at=played.now, batch=1)
     spare = replace(an_open_lease(played), role=Role.SPARE, pod="", closed=closed)
     assert use_of(played.world, spare) is Use.SPARE
 

@@ -19,7 +19,7 @@ from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.http.serve import HttpServer, serve
 from leasehold.adapters.http.tls import Certificates, ensure_certificates
 from leasehold.adapters.http.tokens import Tokens
-from leasehold.adapters.kubeconfig.written import write_kubeconfig
+from leasehold.adapters.kubeconfig.write import write_kubeconfig
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.app import App, make_app

@@ -18,7 +18,7 @@ from leasehold.adapters.http import tls
 from leasehold.adapters.http.serve import PortInUse, serve
 from leasehold.adapters.http.tls import BadCertificates, ensure_certificates
 from leasehold.adapters.http.tokens import BadTokenFile, Tokens
-from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
+from leasehold.adapters.kubeconfig.write import read_back, write_kubeconfig
 from leasehold.core.objects.access import Caller
 
 

@@ -7,13 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from leasehold.cli.main import main
-from leasehold.shell.tenure import StoreTenures
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
+from leasehold.shell.leadership.tenure import StoreTenures
+from leasehold.sim.faults.file import plan_of, scenario_of
+from leasehold.sim.faults.plan import draw_plan
+from leasehold.sim.faults.play import play
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.trouble import Profile
-from leasehold.sim.storm.file import plan_of, scenario_of
-from leasehold.sim.storm.plan import draw_plan
-from leasehold.sim.storm.play import play
 
 HEAD = """title: t
 fleet: [{domain: a, nodes: 1, gpus: 8, flavor: H, region: r, cluster: c}]

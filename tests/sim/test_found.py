@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from leasehold.core.units import MINUTE, SECOND
+from leasehold.sim.faults.file import plan_of
+from leasehold.sim.faults.plan import FaultPlan
+from leasehold.sim.faults.play import play
 from leasehold.sim.scenario.parse import load_story, parse_story
 from leasehold.sim.scenario.trouble import ANY, LEADER, RECOVERING, Attack, Harm, Profile
-from leasehold.sim.storm.file import plan_of
-from leasehold.sim.storm.plan import StormPlan
-from leasehold.sim.storm.play import play
 
 pytestmark = pytest.mark.long
 
@@ -19,9 +19,9 @@ MAKES = "before make Pod"
 FOUND = Path(__file__).resolve().parent / "found"
 
 
-def kept_plan(name: str) -> StormPlan:
+def kept_plan(name: str) -> FaultPlan:
     """A plan as it was when it failed: what seeds draw may change, and this does not."""
-    return msgspec.json.decode((FOUND / f"{name}.json").read_bytes(), type=StormPlan)
+    return msgspec.json.decode((FOUND / f"{name}.json").read_bytes(), type=FaultPlan)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str, lasts:
     """It woke up, found a Resolution of that name which was not its own, and put its own there. The
     shorter pause ends while the next one is between its proof and its commit."""
     file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=1,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),
@@ -53,7 +53,7 @@ def test_a_stranger_s_proof_is_not_taken_for_ours(seed: int) -> None:
     and publishes its own. The next owner finds that one under its name."""
     file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
     point = "before create Resolution"
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),
@@ -75,7 +75,7 @@ def test_whoever_was_deposed_while_it_recovered_removes_no_proof(seed: int) -> N
     1102263051812, when that drew no attacks that lie in wait.)"""
     file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
     cut_at = 75 * MINUTE
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),
@@ -109,7 +109,7 @@ steps:
 @pytest.mark.parametrize("fault", ["refuse", "lose-request"])
 def test_a_pod_that_could_not_be_made_is_made_a_moment_later(seed: int, fault: str) -> None:
     """Nobody waits until its start has taken too long: that would be another attempt."""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed, profile=Profile.UNIFORM, story=SMALL, trouble=8 * MINUTE, store={fault: 0.5}
     )
     outcome = play(plan)
@@ -132,7 +132,7 @@ steps:
 def test_whoever_was_deposed_before_it_made_a_pod_gives_it_no_node(seed: int) -> None:
     """It stood still, with a clock that nearly did, too; the next one was told meanwhile that the
     run is not wanted any more, and gave its place away. The pod that comes late must not run."""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.BREAKING,
         story=WANTED_BY_TWO,
@@ -160,7 +160,7 @@ steps:
 def test_silence_is_no_longer_than_it_was_for_whoever_sees_it() -> None:
     """Whoever took over had a clock that was ahead: by that the node had been silent for long, and
     what ran there was moved to its spare while it still ran."""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=1,
         profile=Profile.UNIFORM,
         story=SILENCE,
@@ -182,7 +182,7 @@ def test_silence_is_no_longer_than_it_was_for_whoever_sees_it() -> None:
 def test_tenure_is_counted_from_before_a_renewal_was_sent(seed: int) -> None:
     """The answer to one was lost, and two seconds later the record told that it had been written;
     then nobody was reached any more. The clocks differ by as much as tenure allows."""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.UNIFORM,
         story=SMALL,
@@ -287,7 +287,7 @@ steps:
 
 def test_a_list_that_comes_late_takes_no_pod_from_a_run() -> None:
     """As above, where each pod's end makes room for the next one, and some lists take seconds."""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=7,
         profile=Profile.UNIFORM,
         story=IN_LINE,
@@ -313,7 +313,7 @@ steps:
 def test_a_node_that_is_deleted_twice_is_gone(seed: int) -> None:
     """The request arrived twice, and that nothing was there to delete was heard first: nobody wrote
     for the simulated machines any more. (Seed 2223.)"""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.UNIFORM,
         story=TAKEN_OUT,
@@ -336,7 +336,7 @@ steps:
 def test_late_word_of_a_pod_that_is_gone_leaves_the_next_one_of_its_name(seed: int) -> None:
     """It was removed, the answer was lost, the next try found nothing and it was made again; then
     came word that it was gone, and the new one was forgotten."""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.UNIFORM,
         story=RESTLESS,
@@ -353,7 +353,7 @@ def test_a_tenure_that_was_over_is_not_believed_in_again(cut: int) -> None:
     """It was cut off for nearly as long as it may believe, asked just in time, and stood still: its
     answer comes when that is over, before anybody has told it so."""
     point = "before update Tenure"
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=1,
         profile=Profile.HUNTER,
         story=SMALL,
@@ -371,7 +371,7 @@ def test_a_tenure_that_was_over_is_not_believed_in_again(cut: int) -> None:
 def test_a_release_that_nobody_heard_is_sent_again() -> None:
     """Whoever stops cleanly is cut off for a moment just then: the next one leads as soon as it is
     heard, and not when its tenure would have been over."""
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=1,
         profile=Profile.UNIFORM,
         story=SMALL,

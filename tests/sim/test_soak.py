@@ -57,7 +57,7 @@ def test_a_seed_that_fails_is_left_behind(tmp_path: Path) -> None:
     said, _ = soak.communicate(timeout=DEADLINE_S)
     assert soak.returncode == 1, said
     (first, *_) = sorted(plans.glob("[0-9]*.json"))
-    assert f"again: leasehold sim --plan build/storm/{first.name}" in said
+    assert f"again: leasehold sim --plan build/faults/{first.name}" in said
 
 
 def test_it_ends_when_its_time_is_over_whatever_is_under_way(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from leasehold.core.names import Wire
 from leasehold.core.units import SECOND
-from leasehold.shell.effects import Effects
+from leasehold.shell.loop.effects import Effects
 from leasehold.shell.plane import Plane
+from leasehold.sim.faults.plan import FaultPlan, draw_plan
+from leasehold.sim.faults.play import play
+from leasehold.sim.faults.settings import with_failing_silence
+from leasehold.sim.faults.shrink import rule_of
+from leasehold.sim.faults.stories import story_of, with_broken_gpus
 from leasehold.sim.scenario.trouble import BUSY_NODE, LEADER, Attack, Harm, Profile
-from leasehold.sim.storm.plan import StormPlan, draw_plan
-from leasehold.sim.storm.play import play
-from leasehold.sim.storm.settings import with_failing_silence
-from leasehold.sim.storm.shrink import rule_of
-from leasehold.sim.storm.stories import story_of, with_broken_gpus
 
 STORY = """title: A small one
 fleet: [{"domain": "a", "nodes": 3, "gpus": 4, "flavor": "H", "region": "r1", "cluster": "c1"}]
@@ -26,8 +26,8 @@ steps:
 """  # noqa: E501 - a step a line, as the generator writes them
 
 
-def plan(*attacks: Attack) -> StormPlan:
-    return StormPlan(
+def plan(*attacks: Attack) -> FaultPlan:
+    return FaultPlan(
         seed=1, profile=Profile.UNIFORM, story=STORY, trouble=360 * SECOND, attacks=attacks
     )
 

@@ -9,7 +9,7 @@ from tests.up.conftest import Servers
 from tests.up.server import QUICK, Up, job, team
 
 from leasehold.adapters.agent.cgroups import find_cgroups
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.server import Server, connect
 from leasehold.core.names import Wire
 

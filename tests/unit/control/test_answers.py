@@ -5,7 +5,7 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 from tests.unit.shell.plant import Plant
 
 from leasehold.control.views.answers import budgets, cover_lines, explain, leases, who_pays
-from leasehold.core.facts import Closed, Closure, Ending, Lending, Relation, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason, Ending, Lending, Relation
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import HOUR, MINUTE, plural
@@ -142,7 +142,7 @@ def test_who_pays_lists_every_payer_with_its_gpus_and_hours() -> None:
 def test_a_run_that_is_gone_still_has_payers_under_its_uid() -> None:
     world = a_world_of_two_payers()
     for name in ("r-1-0", "r-1-1"):
-        world.fold_close(name, Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2))
+        world.fold_close(name, Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=2))
     world.drop_run("uid-r")
     assert who_pays(world, "uid-r", NOW + HOUR) == [
         "uid-r",
@@ -167,7 +167,7 @@ def test_leases_are_listed_in_the_order_of_the_ledger_and_by_node_or_payer() -> 
 
 def test_a_closed_lease_is_listed_with_its_end_and_its_reason() -> None:
     world = a_world_of_two_payers()
-    world.fold_close("r-1-0", Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2))
+    world.fold_close("r-1-0", Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=2))
     assert leases(world, NOW, node="n0")[2].split() == [
         "r-1-0", "n/r#0.0", "n0[0,1,2,3]", "Active", "n/t/e", OPENED, "1970-01-05T04:00:00.000Z",
         "Start", "Completed",
@@ -190,7 +190,7 @@ def test_a_run_that_was_shrunk_for_the_caps_of_a_payer_is_told_so() -> None:
                    beneficiary_uid="", flavor="", domains=(), envelope="n/s/e", instant=NOW,
                    deficit=2, shrunk=(("n/r", 1, 4),), victims=("r-1-1",))
     )  # fmt: skip
-    ending = Ending(why=Why(reason=Closed.SHRINK), deadline=NOW + MINUTE)
+    ending = Ending(why=ClosureReason(reason=Closed.SHRINK), deadline=NOW + MINUTE)
     world.fold_ending("r-1-1", ending)
     assert explain(world, "uid-r", NOW)[1:] == [
         "  group 0 on n0",

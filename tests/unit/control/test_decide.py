@@ -20,6 +20,7 @@ from leasehold.core.facts import (
     Cause,
     Closed,
     Closure,
+    ClosureReason,
     Ending,
     Gang,
     Lease,
@@ -28,7 +29,6 @@ from leasehold.core.facts import (
     Pod,
     PodPhase,
     Toleration,
-    Why,
 )
 from leasehold.core.names import Wire
 from leasehold.core.policy import Policy
@@ -94,7 +94,9 @@ def test_silence_does_not_count_while_the_clock_is_not_trusted() -> None:
 
 def test_a_lease_that_was_ending_when_its_node_was_lost_keeps_its_reason() -> None:
     world, lease = a_world_with_one_lease(SELF_FENCING)
-    world.fold_ending(lease.name, Ending(why=Why(reason=Closed.CANCELED), deadline=NOW + HOUR))
+    world.fold_ending(
+        lease.name, Ending(why=ClosureReason(reason=Closed.CANCELED), deadline=NOW + HOUR)
+    )
     world.put_pod(Pod(namespace="n", name=lease.pod, node="n0", gpus=4, run_uid=lease.uid,
                       phase=PodPhase.RUNNING))  # fmt: skip
     decided(world, trusted=False)
@@ -157,7 +159,7 @@ def test_a_start_that_needs_cuts_holds_nothing_while_its_run_pauses() -> None:
     run = a_run("r")
     world.put_run(replace(run, spec=replace(run.spec, retries=1)))
     world.fold_open(a_lease(run, "n0", range(4), batch=0, index=0))
-    world.fold_close("r-0-0", Closure(why=Why(reason=Closed.FAIL), at=NOW, batch=0))
+    world.fold_close("r-0-0", Closure(why=ClosureReason(reason=Closed.FAIL), at=NOW, batch=0))
     world.fold_reservation(a_reservation("r"))
     world.put_run(a_run("other", group_gpus=8, pod_gpus=8, created=NOW))
     turn = decided(world)

@@ -5,7 +5,7 @@ from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world
 from leasehold.control.decide import decide
 from leasehold.control.double_claims import RULE, double_claims
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.calendar import Entry
+from leasehold.core.calendar.entries import Entry
 from leasehold.core.units import FOREVER, HOUR
 
 

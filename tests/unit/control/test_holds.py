@@ -15,10 +15,10 @@ from leasehold.control.scheduling.holds import (
     still_paid,
     still_there,
 )
-from leasehold.control.scheduling.wishes import wish_for
+from leasehold.control.scheduling.requests import wish_for
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.calendar import Entry
-from leasehold.core.facts import Closed, Closure, Run, Why
+from leasehold.core.calendar.entries import Entry
+from leasehold.core.facts import Closed, Closure, ClosureReason, Run
 from leasehold.core.policy import Policy
 from leasehold.core.reservations import State
 from leasehold.core.units import FOREVER, HOUR, MINUTE, SECOND
@@ -55,7 +55,7 @@ class Stopping:
     def end_victims(self) -> None:
         for name in still_there(self.world, self.hold):
             self.world.drop_pod(f"x/{self.world.leases[name].pod}")
-            why = Why(reason=Closed.RANDOM_PREEMPT)
+            why = ClosureReason(reason=Closed.RANDOM_PREEMPT)
             self.world.fold_close(name, Closure(why=why, at=self.played.now, batch=99))
 
 

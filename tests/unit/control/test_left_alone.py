@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.properties.worlds import KEY, NOW, a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.control.decide import decide
-from leasehold.control.undecided import Undecided
+from leasehold.control.undecided import DecisionFailed
 from leasehold.core.facts import Lease
 from leasehold.core.units import HOUR
 from leasehold.core.world.world import World
@@ -36,6 +36,6 @@ def test_a_decision_that_fails_says_about_whom() -> None:
     world.work.look_at(lease.uid)
     del world.books[lease.uid]  # no such World can be made
     world.leases.pop(lease.name)
-    with pytest.raises(Undecided) as caught:
+    with pytest.raises(DecisionFailed) as caught:
         decide(world, now=NOW, key=KEY)
     assert caught.value.about == lease.uid

@@ -5,7 +5,7 @@ from tests.properties.worlds import KEY, NOW, a_budget, a_lease, a_node, a_run, 
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Closed, Closure, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason
 from leasehold.core.policy import Policy
 from leasehold.core.reservations import Confidence
 from leasehold.core.units import HOUR, SECOND
@@ -28,7 +28,7 @@ def a_line() -> tuple[World, Turn]:
 
 
 def one_ends(world: World) -> Turn:
-    done = Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=1)
+    done = Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=1)
     world.fold_close("r000-1-0", done)
     return decide(world, now=NOW + SECOND, key=KEY)
 

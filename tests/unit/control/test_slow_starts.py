@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.control.decide import decide
+from leasehold.control.questions.explain import explain
 from leasehold.control.questions.report import Period, gpu_hours
 from leasehold.control.questions.subject import find
 from leasehold.control.questions.uses import Use, use_of
-from leasehold.control.questions.why import explain
 from leasehold.control.turn import Turn
 from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Cause, Lease, Phase, Pod, PodPhase

@@ -25,16 +25,16 @@ from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Answers, Store, Write
-from leasehold.shell.audience import Audience
-from leasehold.shell.loop import Controller, Decider
-from leasehold.shell.terms import Terms
-from leasehold.sim.around import StoreAround
+from leasehold.shell.loop.loop import Controller, Decider
+from leasehold.shell.loop.observer import LoopObserver
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.sim.faulty import one_by_one
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.machines import Work
 from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
 from leasehold.sim.scenario.parse_actions import manifest
+from leasehold.sim.store_wrapper import StoreAround
 
 # A start by cuts comes 15 minutes after a wait begins, as in scenarios.
 SOON = Policy(patience=15 * MINUTE, min_tenure=0)
@@ -113,7 +113,7 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
     return deciding
 
 
-class Listener(Audience):
+class Listener(LoopObserver):
     def __init__(self, told: list[str], on_turn: Callable[[Turn], None]) -> None:
         self._told = told
         self._on_turn = on_turn
@@ -186,7 +186,7 @@ class Plant:
             self.doomed,
             thinker,
             self.control.tasks,
-            Terms(
+            PlaneSettings(
                 policy=self._policy,
                 lottery_key=self.key,
                 is_strict=self._strict,

@@ -6,7 +6,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.pod import NODE
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.ledger.commit import Ledger
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 

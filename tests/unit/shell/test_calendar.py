@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.units import HOUR, parse_instant
-from leasehold.shell.calendar import NoSuchZone, buckets
+from leasehold.shell.queries.periods import NoSuchZone, buckets
 
 
 @pytest.mark.parametrize(

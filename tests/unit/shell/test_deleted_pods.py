@@ -9,8 +9,8 @@ from leasehold.core.objects.node import OUT_OF_SERVICE
 from leasehold.core.objects.wire import list_at, part
 from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE, format_instant
-from leasehold.shell.folding import fold_of_gone
-from leasehold.shell.terms import Terms
+from leasehold.shell.loop.folding import fold_of_gone
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
@@ -133,7 +133,7 @@ def test_late_word_of_a_pod_that_is_gone_says_nothing_of_the_next_one_of_its_nam
     [wire] = objects_of(plant.store, "Pod")
     metadata = part(wire, "metadata")
     older = {**wire, "metadata": {**metadata, "uid": "older", "resourceVersion": "1"}}
-    terms = Terms(policy=Policy(), lottery_key=b"")
+    terms = PlaneSettings(policy=Policy(), lottery_key=b"")
     fold_of_gone("Pod", older, terms)(plant.world)
     assert [pod.uid for pod in plant.world.pods.values()] == [metadata["uid"]]
     plant.controller.wake()

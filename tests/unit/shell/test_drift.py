@@ -5,7 +5,7 @@ from tests.unit.shell.plant import Plant
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.accounts import UNLIMITED
-from leasehold.shell.drift import DriftWatch
+from leasehold.shell.observe.drift import DriftWatch
 
 
 class Watched:

@@ -7,7 +7,7 @@ from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import MINUTE
-from leasehold.shell.informer import Informer, News
+from leasehold.shell.loop.informer import Informer, News
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once
 

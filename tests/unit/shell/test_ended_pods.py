@@ -3,8 +3,8 @@
 from tests.unit.shell.plant import Plant
 
 from leasehold.core.units import MINUTE
-from leasehold.shell.ended_pods import sweep_ended_pods
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.ended_pods import sweep_ended_pods
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 

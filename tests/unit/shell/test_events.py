@@ -8,17 +8,17 @@ from leasehold.control.turn import Turn
 from leasehold.core.names import Wire
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.ports.store import Answers, Unavailable, Write
-from leasehold.shell.events import KEEP, Happening, Teller
+from leasehold.shell.observe.events import KEEP, EventWriter, Occurrence
 from leasehold.sim.machines import NodeIs
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
 class Telling:
     def __init__(self, **plant: object) -> None:
-        self._teller: Teller | None = None
+        self._teller: EventWriter | None = None
         self.plant = Plant(on_turn=self._after_turn, **plant)  # type: ignore[arg-type]
         process = self.plant.user
-        self._teller = Teller(self.plant.store, process.clock, process.tasks)
+        self._teller = EventWriter(self.plant.store, process.clock, process.tasks)
         process.tasks.spawn("events", self._teller.run())
         self.plant.wait(1)
 
@@ -27,7 +27,7 @@ class Telling:
             self._teller.after_turn(turn)
 
     @property
-    def teller(self) -> Teller:
+    def teller(self) -> EventWriter:
         assert self._teller is not None
         return self._teller
 
@@ -42,8 +42,8 @@ class Telling:
         return found
 
 
-def story(message: str = "why") -> Happening:
-    return Happening(kind="Run", namespace="a", name="x", uid="u", reason="Said", message=message)
+def story(message: str = "why") -> Occurrence:
+    return Occurrence(kind="Run", namespace="a", name="x", uid="u", reason="Said", message=message)
 
 
 def test_a_life_is_told_on_the_run() -> None:
@@ -138,7 +138,7 @@ def test_whoever_knows_says_whether_it_is_a_warning() -> None:
         ("ours", "Failed", ""),
         ("said", "Said", ""),
     ):
-        told = Happening(
+        told = Occurrence(
             kind="Pod", namespace="a", name=name, uid="u", reason=reason, message="why", type=said
         )
         telling.teller.tell(told)
@@ -174,7 +174,7 @@ def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
         return [Unavailable() for _ in writes]
 
     store.write_all = refuse  # type: ignore[method-assign]
-    lost = Happening(
+    lost = Occurrence(
         kind="Pod",
         namespace="a",
         name="x",
@@ -198,7 +198,7 @@ def test_an_object_with_the_longest_of_names_has_events_too() -> None:
     telling = Telling(nodes=1)
     name = "n" + "-" * 250 + "n1"
     telling.teller.tell(
-        Happening(kind="Run", namespace="a", name=name, uid="u", reason="Said", message="why")
+        Occurrence(kind="Run", namespace="a", name=name, uid="u", reason="Said", message="why")
     )
     telling.plant.wait(MINUTE)
     assert set(telling.events(name)) == {"Said"}

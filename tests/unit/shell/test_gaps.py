@@ -10,8 +10,8 @@ from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.ports.store import NotFound
+from leasehold.shell.leadership.standby import Standby
 from leasehold.shell.plane import Plane
-from leasehold.shell.standby import Standby
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 

@@ -10,8 +10,8 @@ from leasehold.core.ledger.head import FORMAT, check_format
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.tenure import BadMargins, Margins, Tenure, margin_problems
-from leasehold.shell.keeper import Epoch, Keeper
-from leasehold.shell.tenure import StoreTenures
+from leasehold.shell.leadership.keeper import Epoch, Keeper
+from leasehold.shell.leadership.tenure import StoreTenures
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.network import Network, NetworkedStore
 

@@ -6,9 +6,9 @@ from tests.unit.shell.plant import Plant
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, version_at
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.shell.effects import Effects
-from leasehold.shell.ledger import Ledger
-from leasehold.shell.said import Said
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.effects import Effects
+from leasehold.shell.loop.status_cache import StatusCache
 from leasehold.sim.scenario.ledger import at_once, key_of, objects_of
 
 PLACE = ("Run", "a", "one", "u1")
@@ -91,7 +91,7 @@ def test_who_was_deposed_without_knowing_it_leaves_the_next_ones_word(
 
 
 def test_a_status_is_ours_up_to_the_version_that_we_were_answered_with() -> None:
-    said = Said()
+    said = StatusCache()
     assert not said.hear(PLACE, 7), "what was never written is owed anyway"
     said.note(PLACE, {"phase": "Running"}, {"metadata": {"resourceVersion": "9"}})
     assert said.says(PLACE, {"phase": "Running"})

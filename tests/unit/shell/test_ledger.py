@@ -12,7 +12,7 @@ from leasehold.core.ledger.batch import Batch
 from leasehold.core.ledger.head import FORMAT, UnknownFormat
 from leasehold.core.names import Wire
 from leasehold.ports.store import OutcomeUnknown, Store, Unavailable
-from leasehold.shell.ledger import Deposed, Ledger
+from leasehold.shell.ledger.commit import Deposed, Ledger
 from leasehold.sim.faulty import TOUCHED
 from leasehold.sim.kernel import Kernel
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from leasehold.shell.logs import configure
+from leasehold.shell.observe.logs import configure
 
 SECRET = "lh_not-for-the-log"
 

@@ -8,9 +8,9 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.shell import costs as costs_module
-from leasehold.shell.costs import DecisionCosts
-from leasehold.shell.metrics import Metrics
+from leasehold.shell.observe import costs as costs_module
+from leasehold.shell.observe.costs import DecisionCosts
+from leasehold.shell.observe.metrics import Metrics
 from leasehold.sim.kernel import Kernel
 
 # The names that 6-interfaces promises to whoever writes alerts.

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.notify.channels import Message, NotTold, Webhook, signature
+from leasehold.adapters.notify.channels import Message, NotDelivered, Webhook, signature
 from leasehold.control.views.news import RunNews
-from leasehold.shell import notifications
-from leasehold.shell.notifications import QUEUE_MAX, Notifications
+from leasehold.shell.observe import notifications
+from leasehold.shell.observe.notifications import QUEUE_MAX, Notifications
 
 
 class Deaf:
@@ -35,7 +35,7 @@ class Refusing:
 
     def tell(self, message: Message) -> None:
         self.tries += 1
-        raise NotTold(f"no to {message.event}", is_final=self._is_final)
+        raise NotDelivered(f"no to {message.event}", is_final=self._is_final)
 
 
 def news(index: int, namespace: str = "team") -> RunNews:

@@ -7,7 +7,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import MINUTE, Instant, Millis
-from leasehold.shell.loop import REST, REST_MAX
+from leasehold.shell.loop.loop import REST, REST_MAX
 
 GATHER: Millis = 10
 EVERY: Millis = 4

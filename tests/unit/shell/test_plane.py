@@ -7,7 +7,7 @@ from tests.questions.played import ADMIN
 from tests.unit.shell.planes import Cluster, tenure
 
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.shell.query import BadQuestion
+from leasehold.shell.queries.query import BadQuestion
 from leasehold.sim.scenario.ledger import at_once, ledger_problems
 
 

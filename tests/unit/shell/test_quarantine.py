@@ -8,8 +8,8 @@ from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.core.units import MINUTE
 from leasehold.core.world.world import World
-from leasehold.shell.defects import InvariantBroken
-from leasehold.shell.loop import Decider
+from leasehold.shell.loop.defects import InvariantBroken
+from leasehold.shell.loop.loop import Decider
 from leasehold.sim.scenario.ledger import at_once
 
 

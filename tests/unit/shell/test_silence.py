@@ -7,7 +7,7 @@ from tests.unit.shell.plant import Plant
 from leasehold.core.facts import Node
 from leasehold.core.policy import Policy
 from leasehold.core.units import SECOND, Millis
-from leasehold.shell.folding import as_heard
+from leasehold.shell.loop.folding import as_heard
 from leasehold.sim.machines import NodeIs
 
 AFTER: Millis = 60 * SECOND

@@ -14,8 +14,8 @@ from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.store import Answers, Delete, Store, Unavailable, Watch, Write
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.plane import Plane
-from leasehold.sim.around import StoreAround
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
+from leasehold.sim.store_wrapper import StoreAround
 
 T = TypeVar("T")
 LEDGER = ("Lease", "LedgerBatch")

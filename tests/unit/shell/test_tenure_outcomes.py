@@ -9,8 +9,8 @@ from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Millis
 from leasehold.ports.store import OutcomeUnknown, Store, Unavailable
 from leasehold.ports.tenure import Expired, HeldByOther, Margins, Tenure, Unanswered
-from leasehold.shell.tenure import StoreTenures
-from leasehold.shell.within import answered_within
+from leasehold.shell.leadership.tenure import StoreTenures
+from leasehold.shell.leadership.time_limit import answered_within
 from leasehold.sim.kernel import Kernel
 
 KEY = "main"

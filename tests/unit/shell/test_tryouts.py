@@ -15,8 +15,8 @@ from leasehold.core.policy import Policy
 from leasehold.core.world.world import World
 from leasehold.ports.store import Invalid, StoreError
 from leasehold.ports.trial import Trial, TriedPod
-from leasehold.shell.informer import News
-from leasehold.shell.tryouts import Tryouts
+from leasehold.shell.loop.dry_runs import DryRuns
+from leasehold.shell.loop.informer import News
 
 
 def _run(**spec: object) -> Wire:
@@ -45,7 +45,7 @@ def _tried(
         asked.extend(trials)
         return [answer] * len(trials)
 
-    tryouts = Tryouts(rehearse, lambda run, why: said.append(f"{run.key}: {why}"))
+    tryouts = DryRuns(rehearse, lambda run, why: said.append(f"{run.key}: {why}"))
     news = [News(kind="Run", gone=False, obj=run)]
     refused = asyncio.run(tryouts.refused(world or World(Policy()), news, 0))
     return asked, [each.why for each in refused.values()], said
@@ -92,7 +92,7 @@ def test_refusal_is_asked_about_again_after_a_growing_pause_until_the_server_all
         asked.append(now // 1000)
         return [answers[-1]] * len(trials)
 
-    tryouts = Tryouts(rehearse)
+    tryouts = DryRuns(rehearse)
     news = [News(kind="Run", gone=False, obj=_run())]
     while now < 40 * 60_000:
         refused = asyncio.run(tryouts.refused(world, news, now))
@@ -111,7 +111,7 @@ def test_refusal_is_asked_about_again_after_a_growing_pause_until_the_server_all
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_refused_run_that_is_deleted_or_stopped_is_not_asked_about_any_more(gone: bool) -> None:
-    tryouts, refusal = Tryouts(_refusing), World(Policy())
+    tryouts, refusal = DryRuns(_refusing), World(Policy())
     asyncio.run(tryouts.refused(refusal, [News(kind="Run", gone=False, obj=_run())], 0))
     assert tryouts.next_try == 1000
 
@@ -124,7 +124,7 @@ def test_refused_run_that_is_deleted_or_stopped_is_not_asked_about_any_more(gone
 @pytest.mark.parametrize("gone", [True, False])
 def test_refused_run_is_not_refused_again_when_its_deletion_is_in_the_same_news(gone: bool) -> None:
     """Otherwise its finalizer stayed on it for ever, or a Run that is gone was considered."""
-    tryouts, world = Tryouts(_refusing), World(Policy())
+    tryouts, world = DryRuns(_refusing), World(Policy())
     asyncio.run(tryouts.refused(world, [News(kind="Run", gone=False, obj=_run())], 0))
     deleted = _run()
     part(deleted, "metadata")["deletionTimestamp"] = "2026-11-19T02:25:09Z"

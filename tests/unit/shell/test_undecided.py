@@ -6,15 +6,15 @@ from tests.unit.shell.plant import START, Plant, followed
 from leasehold.adapters.containment import About
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.control.undecided import Undecided
+from leasehold.control.undecided import DecisionFailed
 from leasehold.core.facts import Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE, SECOND, Instant
 from leasehold.core.world.world import World
 from leasehold.ports.store import NotFound, Watch
-from leasehold.shell.ledger import Ledger
-from leasehold.shell.loop import Decider
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.loop import Decider
 from leasehold.sim.scenario.ledger import at_once
 
 
@@ -34,7 +34,7 @@ def failing(*names: str, tends: bool = False) -> Decider:
         apart = left_alone if tends else quarantined | left_alone
         for uid, run in world.runs.items():
             if run.name in names and uid not in apart:
-                raise Undecided(uid) from ZeroDivisionError("nobody thought of this")
+                raise DecisionFailed(uid) from ZeroDivisionError("nobody thought of this")
         return decide(
             world,
             now=now,
@@ -91,7 +91,7 @@ def with_steps(most: list[int], failed: list[Instant] | None = None) -> Decider:
                 left_alone=left_alone,
                 is_strict=is_strict,
             )
-        except Undecided:
+        except DecisionFailed:
             if failed is not None:
                 failed.append(now - START)
             raise

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import MINUTE
-from leasehold.shell.effects import _is_news
+from leasehold.shell.loop.effects import _is_news
 from leasehold.sim.scenario.runner import run_scenario
 
 STORY = """\

@@ -8,16 +8,16 @@ from tests.unit.records import a_lease
 
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Cause, Closed, Closure, Node, Pod, PodPhase, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Node, Pod, PodPhase
 from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.world.world import World
 from leasehold.ports.store import Answers, Delete, Store, Unavailable, Write
+from leasehold.sim.faults.check_progress import ProgressCheck
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once
-from leasehold.sim.storm.keeping_up import KeepingUp
 
 POD: Wire = {
     "apiVersion": "v1",
@@ -39,7 +39,7 @@ class Watched:
     def __init__(self, kind: type[MemoryStore] = MemoryStore) -> None:
         self.wrong: list[str] = []
         process = Kernel(0).process("c1")
-        self.checks = KeepingUp(self.wrong.append)
+        self.checks = ProgressCheck(self.wrong.append)
         self.inner = kind(process.tasks, process.clock, on_change=self.checks.on_change)
         self.store: Store = self.checks.around(self.inner, "c1")
         self.world = World(Policy())
@@ -144,7 +144,7 @@ def test_a_pod_that_is_said_to_be_deleted_was_told_to_go(
     at_once(watched.inner.create({**POD, "metadata": place}))
     if is_told_to_go:
         at_once(watched.inner.delete("Pod", lease.namespace, lease.pod, uid=None, grace_ms=30_000))
-    why = Why(reason=Closed.FAIL)
+    why = ClosureReason(reason=Closed.FAIL)
     closure = Closure(why=why, at=lease.start, batch=2, cause=Cause.DELETED)
     at_once(watched.inner.create(lease_to_wire(lease)))
     status = lease_status(replace(lease, closed=closure))

@@ -7,16 +7,16 @@ from leasehold.adapters.objects.storage import Change, encode
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE
-from leasehold.shell.recover import WATCHED
+from leasehold.shell.loop.recover import WATCHED
+from leasehold.sim.faults.check_knowledge import INVARIANT, SuccessorCheck
 from leasehold.sim.scenario.ledger import at_once, objects_of
-from leasehold.sim.storm.knowing import INVARIANT, Successors
 
 ALL = dict.fromkeys(WATCHED, 1 << 60)
 
 
 def compared(plant: Plant, shown: dict[str, int], *, folded: bool = True) -> list[str]:
     wrong: list[str] = []
-    checks = Successors(plant.store, plant.user.clock, Labels(), wrong.append)
+    checks = SuccessorCheck(plant.store, plant.user.clock, Labels(), wrong.append)
     for kind in WATCHED:
         key = (kind, "", "any")
         checks.on_change(Change(1, "ADDED", key, encode({"kind": kind, "metadata": {}})))

@@ -20,11 +20,11 @@ from leasehold.core.objects.pod import (
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import NotFound, Store
-from leasehold.sim.around import READS, StoreAround
 from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.nodes import OPENED, SimFleet
+from leasehold.sim.store_wrapper import READS, StoreAround
 
 START = 1_767_225_600_000
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario.parse import START_DEFAULT, load_story, parse_story
 from leasehold.sim.scenario.story import (

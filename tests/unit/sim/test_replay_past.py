@@ -10,10 +10,10 @@ from leasehold.core.facts import Node
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
 from leasehold.sim.replay.jobs import UNFINISHED, Job, all_known
 from leasehold.sim.replay.past import read_past
-from leasehold.sim.replay.player import Habits, Setting, play
+from leasehold.sim.replay.player import JobBehaviour, Setting, play
 from leasehold.sim.scenario.ledger import write_ledger
 
 START = 1_500_000_000_000
@@ -54,7 +54,7 @@ def setting() -> Setting:
 
 
 def exported(folder: Path, jobs: Sequence[Job] = JOBS) -> Path:
-    write_ledger(play(setting(), jobs, Habits(known=all_known())).store, folder)
+    write_ledger(play(setting(), jobs, JobBehaviour(known=all_known())).store, folder)
     return folder / "ledger.jsonl"
 
 
@@ -101,7 +101,7 @@ def test_work_that_was_done_again_counts_once(tmp_path: Path) -> None:
         job(2, 8, 1, 2 * HOUR),
         Job(line=3, name="job-3", owner="org:b", gpus=8, submit=START + 5 * MINUTE, duration=HOUR),
     ]
-    played = play(shared, jobs, Habits(checkpoint=HOUR))
+    played = play(shared, jobs, JobBehaviour(checkpoint=HOUR))
     assert [course.preemptions for course in played.courses] == [0, 1, 0]
     write_ledger(played.store, tmp_path)
 

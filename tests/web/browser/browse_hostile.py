@@ -38,7 +38,7 @@ def test_every_text_of_every_answer_is_text(hostile: Hostile, guest_of: GuestOf)
     guest.sign_in(hostile.link())
     page, name = guest.page, quote(hostile.text, safe="")
     for place in (
-        "", "fleet", "fleet?colour=state", "runs", f"runs/{name}/{name}", "line", "budgets",
+        "", "fleet", "fleet?colour=state", "runs", f"runs/{name}/{name}", "queue", "budgets",
         "decisions", f"decisions/{name}", "ledger", "report?by=run", "report?by=node",
         f"nodes/{name}", f"runs/{name}/{name}/logs/{name}", f"runs?find={name}",
     ):  # fmt: skip

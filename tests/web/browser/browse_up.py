@@ -166,7 +166,7 @@ def test_pages_served_here_over_a_server_elsewhere(
         guest.sign_in(link)
         page = guest.page
         expect(page.locator("main")).to_contain_text("vision/train")
-        for name in ("fleet", "runs", "line", "budgets", "decisions", "report"):
+        for name in ("fleet", "runs", "queue", "budgets", "decisions", "report"):
             guest.go(name)
             assert guest.status == 200, name
         guest.go("runs/vision/train")
