@@ -13,8 +13,10 @@ DRAINS = (
     Mutant(
         "a drained rank runs twice",
         "control/running/draining.py",
-        "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n",
-        "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n"
+        "        end_all(turn, list(takeover.failed), "
+        "ClosureReason(reason=Closed.SWAP, detail=node))\n",
+        "        end_all(turn, list(takeover.failed), "
+        "ClosureReason(reason=Closed.SWAP, detail=node))\n"
         "        [turn.open_swap(first, spare, first.index) for spare in takeover.spares]\n",
         story("maintenance-the-spare-takes-over"),
     ),

@@ -231,7 +231,7 @@ QUEUE = (
     ),
     Mutant(
         "Q8, the grace period of a run that passes is nobody's time",
-        "core/admission/admit.py",
+        "core/requests.py",
         "self.span + self.linger",
         "self.span",
         story("Q8-to-the-second-in-time"),

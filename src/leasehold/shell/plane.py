@@ -58,7 +58,7 @@ class Answering:
 
 
 class Plane(LoopObserver):
-    """The loop with its observers; also the `Office` of the tenure's keeper."""
+    """The loop with its observers; also the `TenureListener` of its keeper."""
 
     def __init__(
         self,
