@@ -13,7 +13,7 @@ from leasehold.control.preemption.publish import Announced, can_publish, publish
 from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import block, present
 from leasehold.control.scheduling.family import FamilySettlement, take_back
-from leasehold.control.scheduling.holds import ends_at, groups_held_for, hold_of
+from leasehold.control.scheduling.holds import Hold, ends_at, give_up, groups_held_for, hold_of
 from leasehold.control.scheduling.plans import claims_of_held
 from leasehold.control.scheduling.requests import wish_for
 from leasehold.control.scheduling.settling import must_wait
@@ -180,10 +180,20 @@ def _activate(turn: Turn, due: Due) -> bool:
         return True
     if not answer.cuts.kept and found.state is State.PENDING:
         return False  # ending leases already free enough
+    hold = hold_of(world, wish.run)
+    if answer.cuts.kept and hold is not None and _has_cut(hold):
+        # A successor looks for the place of a hold again if the status that named it was lost.
+        give_up(turn, hold, "the place that was held is not free and was not found again")
+        return True
     if answer.cuts.kept:
         _publish(turn, due, answer, subject)
     _hold(turn, wish.run, found, answer.plan)
     return True
+
+
+def _has_cut(hold: Hold) -> bool:
+    """Return whether runs were already preempted for GPUs: that happens once per announcement."""
+    return any(each.cause is CutCause.RESERVATION for each in hold.resolutions)
 
 
 def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:

@@ -117,17 +117,21 @@ def _is_ready(turn: Turn, run: Run) -> bool:
     return bool(waiting_groups(turn.world, run, turn.now))
 
 
-def give_up(turn: Turn, hold: Hold) -> None:
-    """Give up a hold that timed out: the run waits like any other, and others may use the place."""
+def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
+    """Give up a hold: the run waits like any other, and others may use the place.
+
+    `why`: in words; without it the hold has timed out.
+    """
     world, run = turn.world, hold.run
     turn.calendar.forget(run.uid)
     if any(where.standing is Standing.LIVE for where in units_of(world, run).values()):
         release(turn, run)
         return
-    left = still_there(world, hold)
-    why = f"{plural(len(left), 'victim')} did not end in time; the place that was held is given up"
+    if not why:
+        left = plural(len(still_there(world, hold)), "victim")
+        why = f"{left} did not end in time; the place that was held is given up"
+        turn.tell("Run", run.key, NoticeReason.DRAIN_TIMEOUT, why)
     cancel_reservation(turn, run, why)
-    turn.tell("Run", run.key, NoticeReason.DRAIN_TIMEOUT, why)
     turn.again = True
 
 
