@@ -1,6 +1,6 @@
-"""A scenario played on the control loop we ship, and its World asked questions.
+"""A scenario played on the product's control loop, with questions asked about its World.
 
-Stops at an instant of the story, so that a question can be asked in the middle of it.
+The scenario can stop at an instant, so that a question can be asked in the middle of it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ ADMIN = Caller(user="admin", role=CallerRole.ADMIN)
 
 
 class Played:
-    """A story up to an instant; `ask` is what the query API would answer then."""
+    """A story played up to an instant; `ask` returns what the query API would answer then."""
 
     def __init__(self, file: Path, until: str | None = None) -> None:
         story = load_story(file)

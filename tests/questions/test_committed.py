@@ -1,4 +1,4 @@
-"""Whoever asks at any moment, under faults, is told nothing that is not in the ledger."""
+"""An answer at any moment, under faults, contains nothing that is not in the ledger."""
 
 from pathlib import Path
 from random import Random
@@ -33,7 +33,7 @@ SLOW = {"slow": 0.9, "lose-answer": 0.1, "refuse": 0.1, "kill-before": 0.01, "ki
 
 
 class Asker:
-    """Asks for all leases, ever again, and compares with the ledger as it is when it is told."""
+    """Asks for all leases again and again, and compares each answer with the ledger."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self._stage = stage
@@ -78,7 +78,7 @@ class Asker:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_answer_tells_what_is_not_committed(seed: int, tmp_path: Path) -> None:
+def test_answers_under_faults_contain_only_committed_leases(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "story.yaml"
     file.write_text(STORY)
     story = load_story(file)

@@ -1,4 +1,4 @@
-"""Three of the shipped control plane under faults: what holds, and that the checks can fail."""
+"""Three replicas of the product's control plane under faults: what holds, and how checks fail."""
 
 import os
 import subprocess
@@ -35,18 +35,18 @@ steps:
 
 
 def calm(*attacks: Attack, profile: Profile = Profile.UNIFORM) -> FaultPlan:
-    """One story without faults, and these attacks."""
+    """Return one story without faults, with these attacks."""
     return FaultPlan(seed=1, profile=profile, story=CALM, trouble=6 * 60 * SECOND, attacks=attacks)
 
 
 @pytest.mark.parametrize("profile", list(Profile))
-def test_a_seed_of_each_profile_holds_and_is_the_same_twice(profile: Profile) -> None:
+def test_seed_of_each_profile_has_no_problems_and_is_repeatable(profile: Profile) -> None:
     outcome, _ = play_seed((7, True, profile))
     assert outcome.problems == []
     assert outcome.commits > 0
 
 
-def test_the_same_seed_is_the_same_history_whatever_the_hash_seed() -> None:
+def test_same_seed_gives_the_same_history_for_any_hash_seed() -> None:
     asked = ("sim", "--seeds", "23..24", "--digest")
     said = [
         subprocess.run(
@@ -64,13 +64,13 @@ def test_the_same_seed_is_the_same_history_whatever_the_hash_seed() -> None:
     assert [(seed, len(digest)) for seed, digest in lines] == [("23", 64), ("24", 64)]
 
 
-def test_without_trouble_one_leads_all_the_time() -> None:
+def test_one_replica_leads_all_the_time_without_trouble() -> None:
     outcome = play(calm(profile=Profile.QUIET))
     assert outcome.problems == []
     assert outcome.take_overs == []
 
 
-def test_a_clean_stop_hands_over_at_once() -> None:
+def test_cleanly_stopped_leader_hands_over_at_once() -> None:
     outcome = play(calm(Attack(at=150 * SECOND, harm=Harm.STOP, who="leader", lasts=SECOND)))
     assert outcome.problems == []
     (handed,) = outcome.take_overs
@@ -78,7 +78,7 @@ def test_a_clean_stop_hands_over_at_once() -> None:
     assert handed.took == 0
 
 
-def test_a_leader_that_is_cut_off_stops_before_another_begins() -> None:
+def test_disconnected_leader_stops_before_another_begins() -> None:
     plan = calm(Attack(at=150 * SECOND, harm=Harm.CUT, who="leader", lasts=60 * SECOND))
     outcome = play(plan, keep_trace=True)
     assert outcome.problems == []
@@ -92,7 +92,7 @@ def test_a_leader_that_is_cut_off_stops_before_another_begins() -> None:
 
 
 @pytest.mark.parametrize("point", ["before update LedgerHead", "after create LedgerBatch"])
-def test_whoever_stands_still_in_its_commit_is_deposed(point: str) -> None:
+def test_leader_paused_in_its_commit_is_deposed(point: str) -> None:
     plan = calm(
         Attack(at=59 * SECOND, harm=Harm.PAUSE, who="leader", lasts=40 * SECOND, point=point)
     )
@@ -102,15 +102,15 @@ def test_whoever_stands_still_in_its_commit_is_deposed(point: str) -> None:
     assert [each.handed_over for each in outcome.take_overs] == [False]
 
 
-def test_the_core_is_enough() -> None:
+def test_core_replica_alone_can_lead() -> None:
     plan = replace(calm(profile=Profile.LIVENESS), core="c2")
     outcome = play(plan, keep_trace=True)
     assert outcome.problems == []
     assert "c2: gained" in "\n".join(outcome.trace)
 
 
-def test_a_program_that_does_not_know_the_format_leaves_the_ledger_alone() -> None:
-    """Whoever is started again is such a one, as long as somebody else is not; the leader dies."""
+def test_program_that_does_not_know_the_format_leaves_the_ledger_alone() -> None:
+    """A restarted replica is such a program if no other one is; the leader dies."""
     attacks = [
         Attack(at=at * SECOND, harm=Harm.CRASH, who=who, lasts=SECOND)
         for at, who in ((20, "standby"), (120, "leader"), (200, "leader"))
@@ -120,7 +120,7 @@ def test_a_program_that_does_not_know_the_format_leaves_the_ledger_alone() -> No
     assert outcome.marks["outdated program left it alone"] > 0
 
 
-def test_settings_may_differ_while_they_are_rolled_out() -> None:
+def test_replicas_may_have_different_settings_during_a_rollout() -> None:
     stop = [Attack(at=at * SECOND, harm=Harm.STOP, who="leader", lasts=SECOND)
             for at in range(30, 300, 30)]  # fmt: skip
     rollout = Rollout(settings={"activationLead": "1m"}, older=0.5)
@@ -130,18 +130,18 @@ def test_settings_may_differ_while_they_are_rolled_out() -> None:
     assert outcome.marks["taken over with other settings"] > 0
 
 
-def test_a_status_that_comes_late_does_not_stay() -> None:
+def test_late_status_does_not_stay() -> None:
     outcome = play(replace(calm(), late=1.0))
     assert outcome.problems == []
     assert outcome.marks["status came late"] > 0
 
 
-def test_a_plan_is_a_file() -> None:
+def test_plan_is_the_same_after_writing_and_reading() -> None:
     plan = draw_plan(5)
     assert msgspec.json.decode(msgspec.json.encode(plan), type=FaultPlan) == plan
 
 
-def test_what_can_be_drawn_is_known() -> None:
+def test_drawn_plans_contain_only_known_faults_and_timely_attacks() -> None:
     for seed in range(50):
         plan = draw_plan(seed)
         assert set(plan.store) <= set(STORE_FAULTS)
@@ -149,22 +149,22 @@ def test_what_can_be_drawn_is_known() -> None:
         assert all(0 <= attack.at < plan.trouble for attack in plan.attacks)
 
 
-def test_fresh_seeds_are_the_same_for_the_same_text() -> None:
+def test_fresh_seeds_are_the_same_for_the_same_text_only() -> None:
     assert fresh_seeds("abc", 3) == fresh_seeds("abc", 3)
     assert fresh_seeds("abc", 3) != fresh_seeds("abd", 3)
 
 
-def test_a_mark_that_is_never_reached_is_told() -> None:
+def test_marks_that_are_never_reached_are_reported() -> None:
     assert BatchSums().missing() == list(EXPECTED)
 
 
 def _slow_leader() -> Attack:
-    """By more than the margins allow for."""
+    """Slow the leader's clock by more than the margins allow for."""
     return Attack(at=20 * SECOND, harm=Harm.DRIFT, who="leader", lasts=90 * SECOND, amount=-600_000)
 
 
-def test_a_failure_is_made_smaller_and_fails_alone() -> None:
-    """A clock that is slower than the margins allow for, and a cut: with both, two believe."""
+def test_failure_is_shrunk_to_a_plan_that_fails_by_itself() -> None:
+    """With a clock slower than the margins allow for and a disconnection, two replicas believe."""
     plan = replace(
         calm(
             Attack(at=10 * SECOND, harm=Harm.JUMP, who="leader", lasts=SECOND, amount=SECOND),
@@ -185,15 +185,15 @@ def test_a_failure_is_made_smaller_and_fails_alone() -> None:
     assert rule_of(play(smaller).problems[0]) == "ExpiredLeaseClaimable"
 
 
-def test_a_failure_is_known_again_by_what_broke() -> None:
+def test_failure_is_identified_by_the_broken_rule() -> None:
     broken = "a task died: InvariantBroken: INV-LINE-IS-KEPT a/x: its start is gone in task c1"
     assert rule_of(broken) == "InvariantBroken: INV-LINE-IS-KEPT"
     assert rule_of("a task died: AssertionError: it is over in task c2") == "AssertionError:"
     assert rule_of("EpochMonotonic: from 2 to 1") == "EpochMonotonic"
 
 
-def test_where_clocks_are_broken_the_head_is_enough() -> None:
-    """The same, but what tenure assumes is not assumed: nothing is decided twice all the same."""
+def test_ledger_head_prevents_double_decisions_under_broken_clocks() -> None:
+    """The tenure's assumptions do not hold here; still, nothing is decided twice."""
     plan = calm(
         _slow_leader(),
         Attack(at=40 * SECOND, harm=Harm.CUT, who="leader", lasts=16 * SECOND),
@@ -204,15 +204,15 @@ def test_where_clocks_are_broken_the_head_is_enough() -> None:
     assert len(outcome.take_overs) == 1
 
 
-def test_an_answer_that_tells_what_is_not_committed_is_noticed(
+def test_answer_with_uncommitted_facts_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def hasty(controller: Controller, patience: int) -> World | None:
+    async def return_unsettled_world(controller: Controller, patience: int) -> World | None:
         return controller.world
 
     slow = replace(calm(profile=Profile.UNIFORM), network={"net-delay": 1.0})
     held = play(slow)
     assert held.problems == []
     assert held.evaluated["answers"] > 0
-    monkeypatch.setattr(Controller, "at_rest", hasty)
+    monkeypatch.setattr(Controller, "at_rest", return_unsettled_world)
     assert rule_of(play(slow).problems[0]) == "AnswersAreCommitted"

@@ -49,7 +49,7 @@ class Cluster:
         stands_by: bool = False,
         is_strict: bool = True,
     ) -> Plane:
-        """`store`: how it sees the one that all share."""
+        """Start a plane; `store` is its own view of the shared store."""
         process, seen = self.kernel.process(name), store or self.store
         terms = PlaneSettings(
             policy=POLICY, lottery_key=b"k" * 32, is_shared=True, is_strict=is_strict
