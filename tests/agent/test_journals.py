@@ -231,7 +231,7 @@ def test_truncated_claim_is_refused_and_leaves_journal_free(
         resource.prlimit(zygote.process.pid, resource.RLIMIT_FSIZE, (limit, most))
         until_dead(zygote.ask(journal))
 
-    assert _said(pipe) == ("refused", f"No space left on device: {journal.path}")
+    assert _notice(pipe) == ("refused", f"No space left on device: {journal.path}")
     assert journal.path.stat().st_size == limit
     assert not (ground / "ran").exists()
     assert journal.stage() is PodStage.REQUESTED
@@ -245,7 +245,7 @@ def test_shim_claims_nothing_without_disk_space_for_exit_record(ground: Path, pi
     with Zygote(ground / "shims.err", program=program) as zygote:
         until_dead(zygote.ask(journal))
 
-    assert _said(pipe) == ("refused", f"No space left on device: {journal.path}")
+    assert _notice(pipe) == ("refused", f"No space left on device: {journal.path}")
     assert texts(journal) == []
     assert not (ground / "ran").exists()
 
@@ -394,6 +394,6 @@ def test_removed_journal_leaves_no_files(ground: Path, zygote: Zygote) -> None:
     assert list((ground / "logs").iterdir()) == []
 
 
-def _said(pipe: int) -> tuple[str, str]:
+def _notice(pipe: int) -> tuple[str, str]:
     said = json.loads(os.read(pipe, 65536))
     return said["what"], said["detail"]

@@ -200,11 +200,11 @@ def test_pod_without_disk_space_for_journal_stays_pending_until_space_is_free(fu
         )
         await machine.submit("late", "true")
 
-        async def troubled() -> bool:
+        async def has_reported_trouble() -> bool:
             return any(note.reason == "AgentTrouble" for note in machine.notes)
 
         if filler.stat().st_size > 64 * 1024:  # a full disk, not a limit on the file size
-            await eventually(troubled)
+            await eventually(has_reported_trouble)
             assert phase(await machine.get("late")) == "Pending"
         filler.unlink()
         return phase(await machine.ended("late"))

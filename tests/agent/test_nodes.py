@@ -58,10 +58,10 @@ def test_heartbeat_changes_only_the_object_version(ground: Path) -> None:
     async def play(machine: Stage) -> tuple[Node, Node]:
         before = await _node(machine, "n1")
 
-        async def beaten() -> bool:
+        async def has_heartbeat() -> bool:
             return (await _node(machine, "n1")).version > before.version
 
-        await eventually(beaten)
+        await eventually(has_heartbeat)
         return before, await _node(machine, "n1")
 
     before, after = stage(ground, play, limits=Limits(heartbeat_ms=50))
@@ -115,13 +115,13 @@ def test_requested_fence_is_applied_when_node_empties_between_two_checks(
         await machine.clock.sleep(2)  # an equal heartbeat at the same time would write nothing
         machine.tasks.spawn("nodes", nodes.run())
 
-        async def has_said_all() -> bool:
+        async def is_reported() -> bool:
             return (await _node(machine, "n2")).version > made.version
 
         async def is_fenced() -> bool:
             return bool((await _node(machine, "n2")).taints)
 
-        await eventually(has_said_all)  # from here on only the fence request causes a check
+        await eventually(is_reported)  # from here on only the fence request causes a check
         await _ask_to_fence(machine, "n2")
         await eventually(is_fenced)
         return await _node(machine, "n2")

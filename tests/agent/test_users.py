@@ -75,14 +75,14 @@ def as_root(ground: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     (ground / "work").mkdir(mode=0o755)
     lstat = Path.lstat
 
-    def told(path: Path) -> os.stat_result:
+    def faked_lstat(path: Path) -> os.stat_result:
         status = lstat(path)
         if path.parent != ground / "work" or path.name not in owners:
             return status
         return os.stat_result((*status[:4], owners[path.name], *status[5:10]))
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(Path, "lstat", told)
+    monkeypatch.setattr(Path, "lstat", faked_lstat)
     return owners
 
 

@@ -47,7 +47,7 @@ class Facade:
         self.logs: dict[str, bytes] = {}  # pod name -> its output
         self.tick: Callable[[], None] = lambda: None
         self.conflicts = 0  # the number of patches to refuse because of a conflict
-        self.tells_who = True  # whether it answers a SelfSubjectReview
+        self.answers_reviews = True  # whether it answers a SelfSubjectReview
         self.asked: list[str] = []
         self.lock = threading.Lock()
 
@@ -76,7 +76,9 @@ class Facade:
                 return {"items": [{"metadata": {"name": name}} for name in self._names(kind)]}
             case ["api", "v1", "nodes", name]:
                 return self._object(method, "Node", "", name, body)
-            case ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"] if self.tells_who:
+            case ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"] if (
+                self.answers_reviews
+            ):
                 return {"status": {"userInfo": {"username": caller.user}}}
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
                 return self._log(pod, params)

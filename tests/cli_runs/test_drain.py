@@ -109,7 +109,7 @@ def test_drain_fails_if_another_user_undoes_it(facade: Facade, leasehold: Leaseh
 def test_drain_without_user_review_marks_node_as_asked(
     facade: Facade, leasehold: Leasehold
 ) -> None:
-    facade.tells_who = False
+    facade.answers_reviews = False
     assert leasehold("drain", "b-01").exit_code == 0
     assert node(facade, "b-01") == ("asked", True)
 

@@ -27,7 +27,7 @@ class KubernetesAsyncio:
     def watch(self, resource: Resource) -> list[str]:
         there = len(self.names(resource))
 
-        async def told(api: Any) -> list[str]:
+        async def watched(api: Any) -> list[str]:
             call, *args = _called(api, "list", resource)
             names = list[str]()
             async with watch.Watch().stream(call, *args, timeout_seconds=WATCH_S) as events:
@@ -37,7 +37,7 @@ class KubernetesAsyncio:
                         break
             return names
 
-        found = asyncio.run(self._with(told))
+        found = asyncio.run(self._with(watched))
         assert isinstance(found, list)
         return found
 

@@ -92,7 +92,7 @@ class Storm:
         try:
             for _ in range(kills):
                 time.sleep(self._random.uniform(0.05, 1.2))
-                self._kill_and_look()
+                self._kill_and_check()
         finally:
             self._stopping.set()
             submitter.join()
@@ -106,7 +106,7 @@ class Storm:
         """Submit runs until the test stops; a name counts as used only once its run is created."""
         number = 0
         while not self._stopping.is_set():
-            manifest, code = self._another(number)
+            manifest, code = self._random_run(number)
             if self._created(manifest):
                 self._submitted[f"r{number}"] = code
                 number += 1
@@ -135,7 +135,7 @@ class Storm:
             return True
         return False
 
-    def _another(self, number: int) -> tuple[dict[str, object], int]:
+    def _random_run(self, number: int) -> tuple[dict[str, object], int]:
         draw = self._random
         pods, gpus = draw.choice([(1, 1), (1, 2), (2, 1), (2, 4), (3, 2), (1, 4)])
         code = 3 if draw.random() < 0.1 else 0
@@ -166,25 +166,25 @@ class Storm:
             "spec": spec,
         }, code
 
-    def _kill_and_look(self) -> None:
+    def _kill_and_check(self) -> None:
         began = time.time_ns() // 1_000_000
         self.server.kill()
         self.found.kills += 1
-        self._prove("ledger", "verify")
+        self._check("ledger", "verify")
         self.server.start()
         self._outages.append((began - 50, time.time_ns() // 1_000_000 + 300))
         deadline = time.monotonic() + 30
-        while not self._agrees("audit"):
+        while not self._succeeds("audit"):
             if time.monotonic() > deadline:
-                self._prove("audit")
+                self._check("audit")
                 return
             time.sleep(0.1)
 
-    def _agrees(self, *command: str) -> bool:
+    def _succeeds(self, *command: str) -> bool:
         done = self.server.cli("leasehold", *command, "--data", str(self.server.data), ok=False)
         return done.returncode == 0
 
-    def _prove(self, *command: str) -> None:
+    def _check(self, *command: str) -> None:
         done = self.server.cli("leasehold", *command, "--data", str(self.server.data), ok=False)
         if done.returncode:
             said = f"after kill {self.found.kills}: {' '.join(command)}: {done.stdout}{done.stderr}"
@@ -200,8 +200,8 @@ class Storm:
             }  # fmt: skip
 
         self.server.wait("everything to end", is_quiet, for_s=180)
-        self._prove("ledger", "verify")
-        self._prove("audit")
+        self._check("ledger", "verify")
+        self._check("audit")
 
     def _compare(self) -> None:
         found = self.found

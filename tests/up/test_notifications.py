@@ -63,7 +63,7 @@ class Receiver:
         if abs(time.time() - int(headers["x-leasehold-timestamp"])) > 300:
             self.wrong.append("it is old")
 
-    def told(self) -> list[tuple[str, str]]:
+    def events(self) -> list[tuple[str, str]]:
         return [(str(wire["event"]), str(wire["run"])) for _, wire in self.got]
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ def test_webhook_gets_signed_start_and_end_exactly_once(
         server.wait_phase(name, "Completed", "Failed")
     server.wait("four messages", lambda: len(receiver.got) >= 4)
 
-    assert sorted(receiver.told()) == [
+    assert sorted(receiver.events()) == [
         ("end", "bad"), ("end", "good"), ("start", "bad"), ("start", "good"),
     ]  # fmt: skip
     assert receiver.wrong == []
@@ -113,7 +113,7 @@ def test_webhook_gets_signed_start_and_end_exactly_once(
     server.submit(job("later", "true"))
     server.wait_phase("later", "Completed")
     server.wait("two more", lambda: len(receiver.got) >= 6)
-    assert sorted(receiver.told()[4:]) == [("end", "later"), ("start", "later")]
+    assert sorted(receiver.events()[4:]) == [("end", "later"), ("start", "later")]
 
 
 def test_preemption_message_names_beneficiary(
@@ -149,7 +149,7 @@ def test_webhook_with_temporary_error_is_retried(
     server.submit(*team(), job("one", "true"))
     server.wait("both messages", lambda: len(receiver.got) == 2)
 
-    assert receiver.told() == [("start", "one"), ("end", "one")]
+    assert receiver.events() == [("start", "one"), ("end", "one")]
     assert receiver.tries == 4
 
 
@@ -161,7 +161,7 @@ def test_webhook_with_permanent_error_is_not_retried(
     server.submit(*team(), job("one", "true"))
     server.wait("the second message", lambda: len(receiver.got) == 1)
 
-    assert receiver.told() == [("end", "one")]
+    assert receiver.events() == [("end", "one")]
     assert receiver.tries == 2
 
 
