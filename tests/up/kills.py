@@ -1,8 +1,8 @@
-"""A busy hour in a few minutes, with the control plane killed at random moments all the time.
+"""A busy hour in a few minutes, with the control plane killed repeatedly at random moments.
 
-`python -m tests.up.kills --kills 200` plays it whole and prints what it saw; a short one is part of
-the suite. The jobs keep their own journal of when they began and ended, which is then compared with
-the leases: an independent count of what was really used.
+`python -m tests.up.kills --kills 200` runs the long test and prints its findings; a short one is
+part of the suite. Each job writes its start and end to a journal. The test compares the journal
+with the leases, as an independent count of the real use.
 """
 
 import argparse
@@ -21,11 +21,11 @@ fleet:
   - {domain: a, nodes: 4, gpus: 4, flavor: virtual, region: r, cluster: c}
   - {domain: b, nodes: 2, gpus: 4, flavor: virtual, region: r, cluster: c}
 """
-# Nobody waits long enough here to have others cut: every run that fails, fails by its own code.
+# No run waits long enough to preempt others: every failed run fails by its own exit code.
 CONFIG = "retry.backoff: 200ms\nbind.backoff: 200ms\n"
 TOLERANCE_MS = 100
-# A line when it begins and one when it ends, also when it is told to: who, which pod, when.
-# It began when the kernel says that its process did, not when the interpreter was ready for it.
+# The job writes a line at its start and one at its end, also after SIGTERM: run, pod and time.
+# The start is that of the process according to the kernel, not when the interpreter was ready.
 JOURNAL = """
 import os, signal, sys, time
 def began():
@@ -92,7 +92,7 @@ class Storm:
         try:
             for _ in range(kills):
                 time.sleep(self._random.uniform(0.05, 1.2))
-                self._kill_and_look()
+                self._kill_and_check()
         finally:
             self._stopping.set()
             submitter.join()
@@ -100,20 +100,20 @@ class Storm:
         self._compare()
         return self.found
 
-    # What happens.
+    # While the server is killed.
 
     def _keep_busy(self) -> None:
-        """Submits all the time; a refusal or a dead server only means: later, the same name."""
+        """Submit runs until the test stops; a name counts as used only once its run is created."""
         number = 0
         while not self._stopping.is_set():
-            manifest, code = self._another(number)
+            manifest, code = self._random_run(number)
             if self._created(manifest):
                 self._submitted[f"r{number}"] = code
                 number += 1
             self._stopping.wait(self._random.uniform(0.05, 0.4))
 
     def _created(self, manifest: dict[str, object]) -> bool:
-        """Through the same server that is being killed, by a client of its own."""
+        """Create the run with a separate client; retry while the server is down."""
         from leasehold.app.failure import Failure
         from leasehold.cli.runs.server import connect
 
@@ -126,7 +126,7 @@ class Storm:
                     client.close()
             except Failure as failure:
                 if failure.status == 409:
-                    return True  # an earlier try got through, and its answer did not
+                    return True  # an earlier attempt succeeded, but its answer was lost
                 if failure.status not in (0, 503, 504):
                     self.found.problems.append(f"submission refused: {failure.message}")
                     return False
@@ -135,7 +135,7 @@ class Storm:
             return True
         return False
 
-    def _another(self, number: int) -> tuple[dict[str, object], int]:
+    def _random_run(self, number: int) -> tuple[dict[str, object], int]:
         draw = self._random
         pods, gpus = draw.choice([(1, 1), (1, 2), (2, 1), (2, 4), (3, 2), (1, 4)])
         code = 3 if draw.random() < 0.1 else 0
@@ -166,31 +166,31 @@ class Storm:
             "spec": spec,
         }, code
 
-    def _kill_and_look(self) -> None:
+    def _kill_and_check(self) -> None:
         began = time.time_ns() // 1_000_000
         self.server.kill()
         self.found.kills += 1
-        self._prove("ledger", "verify")
+        self._check("ledger", "verify")
         self.server.start()
         self._outages.append((began - 50, time.time_ns() // 1_000_000 + 300))
         deadline = time.monotonic() + 30
-        while not self._agrees("audit"):
+        while not self._succeeds("audit"):
             if time.monotonic() > deadline:
-                self._prove("audit")
+                self._check("audit")
                 return
             time.sleep(0.1)
 
-    def _agrees(self, *command: str) -> bool:
+    def _succeeds(self, *command: str) -> bool:
         done = self.server.cli("leasehold", *command, "--data", str(self.server.data), ok=False)
         return done.returncode == 0
 
-    def _prove(self, *command: str) -> None:
+    def _check(self, *command: str) -> None:
         done = self.server.cli("leasehold", *command, "--data", str(self.server.data), ok=False)
         if done.returncode:
             said = f"after kill {self.found.kills}: {' '.join(command)}: {done.stdout}{done.stderr}"
             self.found.problems.append(said)
 
-    # What is found when all is quiet.
+    # After all runs have ended.
 
     def _settle(self) -> None:
         def is_quiet() -> bool:
@@ -200,8 +200,8 @@ class Storm:
             }  # fmt: skip
 
         self.server.wait("everything to end", is_quiet, for_s=180)
-        self._prove("ledger", "verify")
-        self._prove("audit")
+        self._check("ledger", "verify")
+        self._check("audit")
 
     def _compare(self) -> None:
         found = self.found
@@ -229,7 +229,7 @@ class Storm:
                 self._compare_lease(life, leases)
 
     def _compare_lease(self, life: Lifetime, leases: dict[str, dict[str, object]]) -> None:
-        """Start and end of the job against its lease's; what lies in an outage is explained."""
+        """Compare start and end of a job with its lease; an outage explains a difference."""
         from leasehold.core.units import parse_instant
 
         lease = leases.get(life.leases[0])

@@ -1,4 +1,4 @@
-"""A short storm in the suite; `make test-kills` plays the long one."""
+"""The short storm of the suite; `make test-kills` runs the long one."""
 
 import tempfile
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 from tests.up.kills import Storm
 
 
-# A connection that dies with the server in the middle of its handshake is closed by the collector.
+# The garbage collector closes a connection that dies with the server during its handshake.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_the_control_plane_is_killed_again_and_again_and_nothing_is_lost() -> None:
+def test_repeatedly_killed_control_plane_loses_nothing() -> None:
     with tempfile.TemporaryDirectory(prefix="leasehold-storm-") as root:
         folder = Path(root)
         folder.chmod(0o755)
@@ -18,8 +18,8 @@ def test_the_control_plane_is_killed_again_and_again_and_nothing_is_lost() -> No
             found = storm.play(6)
         finally:
             storm.server.end()
-    # How far leases and jobs lie apart depends on what else the machine does; `make test-kills`
-    # says it. What was used, by whom and how often does not.
+    # The time between lease and job depends on the load of the machine; `make test-kills` reports
+    # it. Which run used what, and how often, does not depend on the load.
     problems = [each for each in found.problems if not each.startswith("lease ")]
     assert problems == []
     assert found.runs > 5
