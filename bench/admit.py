@@ -5,7 +5,7 @@ from time import process_time
 from msgspec.structs import replace
 
 from bench.worlds import NOW, empty_world, fill, mixed_runs
-from leasehold.control.scheduling.requests import next_attempts, wish_for
+from leasehold.control.scheduling.requests import next_attempts, start_request_for
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import admit
 from leasehold.core.facts import Closed, Opened, Run
@@ -59,8 +59,8 @@ def admit_all(world: World, count: int) -> tuple[float, int, int]:
 
 def _start(world: World, turn: Turn, run: Run) -> list[str] | None:
     groups = tuple(range(run.spec.total_gpus // run.spec.group_gpus))
-    wish = wish_for(world, run, groups)
-    plan = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
+    request = start_request_for(world, run, groups)
+    plan = admit(world, request, turn.calendar, start=turn.now, now=turn.now)
     if not isinstance(plan, Admitted):
         return None
     attempts = next_attempts(world, run, groups)

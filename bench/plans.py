@@ -5,7 +5,7 @@ from time import process_time
 from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs, owners
 from leasehold.control.scheduling.plans import enter, plan_for
 from leasehold.control.scheduling.queue_pass import QueuePass
-from leasehold.control.scheduling.requests import wish_for
+from leasehold.control.scheduling.requests import start_request_for
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import admit
 from leasehold.core.calendar.entries import Calendar
@@ -47,13 +47,13 @@ def resolve_512(nodes: int) -> float:
     world = full_world(nodes, limit=None)
     run = make_run(9_000_001, "org", 512)
     world.put_run(run)
-    wish = wish_for(world, run, tuple(range(16)))
+    request = start_request_for(world, run, tuple(range(16)))
     began = process_time()
     later = NOW + 2 * HOUR  # nobody is protected any more
-    site = choose_site(world, wish, Calendar(), at=later, now=later)
+    site = choose_site(world, request, Calendar(), at=later, now=later)
     assert site is not None
     planned = PlannedSite(domains=site.domains, money=site.money)
-    answer = resolve(world, wish, Calendar(), planned, now=later, seeder=lambda: "5" * 64)
+    answer = resolve(world, request, Calendar(), planned, now=later, seeder=lambda: "5" * 64)
     spent = process_time() - began
     assert isinstance(answer, Resolved), answer
     return spent * 1000
@@ -68,14 +68,16 @@ def forecast_many(nodes: int, count: int) -> tuple[float, int]:
     spent = 0.0
     for run in mixed_runs(count, seed=11):
         world.put_run(run)
-        wish = wish_for(world, run, tuple(range(run.spec.total_gpus // run.spec.group_gpus)))
+        request = start_request_for(
+            world, run, tuple(range(run.spec.total_gpus // run.spec.group_gpus))
+        )
         began = process_time()
-        refused = admit(world, wish, turn.calendar, start=NOW, now=NOW)
+        refused = admit(world, request, turn.calendar, start=NOW, now=NOW)
         assert isinstance(refused, Refused), refused
         if passing.take_place(run, refused).is_planned:
-            plan = plan_for(turn, wish, refused, passing, is_first=True)
+            plan = plan_for(turn, request, refused, passing, is_first=True)
             assert plan is not None
-            enter(turn, wish, plan)
+            enter(turn, request, plan)
             planned += plan.known is not None
         spent += process_time() - began
     return spent, planned

@@ -74,7 +74,8 @@ ACTIVATION = (
     Mutant(
         "A4, a plan ahead is in the way of a hold",
         _HOLDS,
-        "    others = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)\n"
+        "    others = turn.calendar.only(uid for uid in world.activating if uid != "
+        "request.run.uid)\n"
         "    held = ",
         "    others = turn.calendar\n    held = ",
         _TESTS,
@@ -89,8 +90,8 @@ ACTIVATION = (
     Mutant(
         "A4, nobody waits for the victims of the last Resolution",
         "control/scheduling/plans.py",
-        "    if _waits_for_victims(world, wish.run):\n",
-        "    if not wish.run:\n",
+        "    if _waits_for_victims(world, request.run):\n",
+        "    if not request.run:\n",
         story("A4 or Q11 or R1"),
     ),
     Mutant(

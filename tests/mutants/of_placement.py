@@ -57,15 +57,16 @@ PLACEMENT = (
     Mutant(
         "a rejecting node is shunned in its domain only",
         "core/admission/admit.py",
-        "    shunned = [name for name in wish.want.last if name in world.fleet.nodes]\n",
-        "    shunned = [name for name in wish.want.last if name not in world.fleet.nodes]\n",
+        "    shunned = [name for name in request.placement.last if name in world.fleet.nodes]\n",
+        "    shunned = [name for name in request.placement.last if name not in "
+        "world.fleet.nodes]\n",
         story("P3-a-rejecting-node-comes-last-in-the-whole-fleet"),
     ),
     Mutant(
         "a grow goes where less is left over",
         "core/admission/admit.py",
         'within=home or ("",), ',
-        "within=want.within, ",
+        "within=placement.within, ",
         story("E1-a-grow-tries-its-own-domains-first"),
     ),
     Mutant(

@@ -161,7 +161,7 @@ QUEUE = (
     Mutant(
         "Q5, the payers' windows may close as soon as it has started",
         "core/preemption/site.py",
-        "ask.until(ground.at + tenure_of(world, wish.run))",
+        "ask.until(ground.at + tenure_of(world, request.run))",
         "ask.until(ground.at)",
         _SITE,
     ),
@@ -203,7 +203,7 @@ QUEUE = (
     Mutant(
         "Q6, a run that lacks money claims nothing that comes free",
         _PLANS,
-        "    money = _claimable(turn, wish) if turn.now >= first else ()\n",
+        "    money = _claimable(turn, request) if turn.now >= first else ()\n",
         "    money = ()\n",
         story("Q6-a-wide-run-claims-money-that-comes-free"),
     ),
@@ -211,7 +211,7 @@ QUEUE = (
         "Q7, who loses its site begins with a new notice",
         _PLANS,
         "        if site is not None:\n"
-        "            return _on(turn, wish, site, passing, starts=announced)\n",
+        "            return _on(turn, request, site, passing, starts=announced)\n",
         "",
         story("Q7-a-lost-site-is-replaced-in-its-domain"),
     ),
@@ -225,7 +225,8 @@ QUEUE = (
     Mutant(
         "Q7, a known start stands that is possible no more",
         _PLANS,
-        "    return is_possible(turn, wish, old.held_places, old.held_money, at=old.held_from)\n",
+        "    return is_possible(turn, request, old.held_places, old.held_money, "
+        "at=old.held_from)\n",
         "    return True\n",
         story("Q7 or Q4"),
     ),
@@ -302,15 +303,17 @@ QUEUE = (
     Mutant(
         "Q11, what budgets could never pay is planned",
         _CONSIDER,
-        "    never = never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)\n",
-        "    never = never_fits(world, wish)\n",
+        "    never = never_fits(world, request) or never_paid(world, request, empty, "
+        "now=turn.now)\n",
+        "    never = never_fits(world, request)\n",
         story("Q11-budgets-could-never-pay"),
     ),
     Mutant(
         "Q11, what the fleet could never hold is planned",
         _CONSIDER,
-        "    never = never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)\n",
-        "    never = never_paid(world, wish, empty, now=turn.now)\n",
+        "    never = never_fits(world, request) or never_paid(world, request, empty, "
+        "now=turn.now)\n",
+        "    never = never_paid(world, request, empty, now=turn.now)\n",
         story("Q11-the-fleet-could-never-hold-it"),
     ),
     Mutant(

@@ -9,22 +9,23 @@ SWEEPS = (
     Mutant(
         "G1, the highest group starts first",
         _CONSIDER,
-        "    wish = wish_for(world, run, groups[:1])\n    answer = _try(turn, wish)\n",
-        "    groups = groups[::-1]\n    wish = wish_for(world, run, groups[:1])\n"
-        "    answer = _try(turn, wish)\n",
+        "    request = start_request_for(world, run, groups[:1])\n    answer = "
+        "_try(turn, request)\n",
+        "    groups = groups[::-1]\n    request = start_request_for(world, run, groups[:1])\n"
+        "    answer = _try(turn, request)\n",
         story("G1 or G2 or G3"),
     ),
     Mutant(
         "G2, groups beyond the minimum cut others",
         "control/scheduling/plans.py",
-        "    may_cut = is_first and not wish.run.spec.opportunistic\n",
-        "    may_cut = not wish.run.spec.opportunistic\n",
+        "    may_cut = is_first and not request.run.spec.opportunistic\n",
+        "    may_cut = not request.run.spec.opportunistic\n",
         story("G3-a-group-goes-elsewhere-when-its-domain-is-lost"),
     ),
     Mutant(
         "G2, groups beyond the minimum are not planned",
         _CONSIDER,
-        "        enter(turn, wish, plan)\n        found.append((wish, plan))\n",
+        "        enter(turn, request, plan)\n        found.append((request, plan))\n",
         "        break\n",
         story("G2-each-further-group-is-planned-like-a-run"),
     ),
@@ -38,8 +39,8 @@ SWEEPS = (
     Mutant(
         "G3, the first group chooses for itself alone",
         _ADMIT,
-        "    if wish.run.spec.gang is not Gang.GROUP or want.spread or want.within:\n",
-        "    if want:\n",
+        "    if request.run.spec.gang is not Gang.GROUP or placement.spread or placement.within:\n",
+        "    if placement:\n",
         story("G3-the-first-group-chooses-the-domain"),
     ),
     Mutant(
@@ -67,8 +68,9 @@ SWEEPS = (
     Mutant(
         "E1, a run grows into what a plan has",
         "control/running/elastic.py",
-        "        plan = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)\n",
-        "        plan = admit(world, wish, type(turn.calendar)(), start=turn.now, now=turn.now)\n",
+        "        plan = admit(world, request, turn.calendar, start=turn.now, now=turn.now)\n",
+        "        plan = admit(world, request, type(turn.calendar)(), start=turn.now, "
+        "now=turn.now)\n",
         story("E1 or Q5 or Q4 or A4 or G2"),
     ),
 )

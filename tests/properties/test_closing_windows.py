@@ -58,11 +58,11 @@ def a_run_of(owner: str, gpus: int, span: int | None) -> Run:
     return replace(run, spec=replace(run.spec, funding=funding))
 
 
-def by_asking_at_every_end(world: World, wish: StartRequest, calendar: Calendar) -> int | None:
+def by_asking_at_every_end(world: World, request: StartRequest, calendar: Calendar) -> int | None:
     ends = {term.frees_at for term in world.terms.values()}
     ends.update(claim.end for claims in calendar.claims.values() for claim in claims)
     for at in sorted(end for end in ends if NOW < end < NOW + 100 * HOUR):
-        if isinstance(admit(world, wish, calendar, start=at, now=NOW), Admitted):
+        if isinstance(admit(world, request, calendar, start=at, now=NOW), Admitted):
             return at
     return None
 
@@ -99,11 +99,11 @@ def test_the_first_end_at_which_hours_suffice_is_that_of_asking_at_every_end(
                    end=NOW + planned * HOUR, gpus=1,
                    borrowed=lends, gpu_ms=planned * HOUR)],
         )  # fmt: skip
-    wish = a_wish(world, run)
-    refused = admit(world, wish, calendar, start=NOW, now=NOW)
+    request = a_wish(world, run)
+    refused = admit(world, request, calendar, start=NOW, now=NOW)
     assume(isinstance(refused, Refused))
     assert isinstance(refused, Refused)
     outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=1, now=NOW)
-    found = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    found = forecast(world, request, calendar, outlook=outlook, refused=refused, now=NOW)
     known = found.known
-    assert (known.at if known else None) == by_asking_at_every_end(world, wish, calendar)
+    assert (known.at if known else None) == by_asking_at_every_end(world, request, calendar)

@@ -107,14 +107,14 @@ def a_calendar(entries: Entries, nodes: int) -> Calendar:
 
 
 def by_asking_every_hour(
-    rows: Rows, cap: tuple[int, int], calendar: Calendar, wish: StartRequest
+    rows: Rows, cap: tuple[int, int], calendar: Calendar, request: StartRequest
 ) -> int | None:
     """All ends and openings are at whole hours, and nothing happens after the tenth."""
     for hour in range(1, 11):
         at = NOW + hour * HOUR
         world = a_fleet(rows, cap, ended_by=at)
-        world.put_run(wish.run)
-        if isinstance(admit(world, wish, calendar, start=at, now=at), Admitted):
+        world.put_run(request.run)
+        if isinstance(admit(world, request, calendar, start=at, now=at), Admitted):
             return at
     return None
 
@@ -154,14 +154,14 @@ def test_the_first_instant_is_that_of_asking_every_hour(
     run = a_run("new", groups=groups, group_gpus=gpus * pods, pod_gpus=gpus, span=span,
                 spread=spread)  # fmt: skip
     world.put_run(run)
-    wish, calendar = a_wish(world, run), a_calendar(entries, len(rows))
-    refused = admit(world, wish, calendar, start=NOW, now=NOW)
+    request, calendar = a_wish(world, run), a_calendar(entries, len(rows))
+    refused = admit(world, request, calendar, start=NOW, now=NOW)
     assume(isinstance(refused, Refused))
     assert isinstance(refused, Refused)
     outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=gpus, now=NOW)
-    found = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    found = forecast(world, request, calendar, outlook=outlook, refused=refused, now=NOW)
     known = found.known
-    assert (known.at if known else None) == by_asking_every_hour(rows, cap, calendar, wish)
+    assert (known.at if known else None) == by_asking_every_hour(rows, cap, calendar, request)
     if known is not None:
         names = {name for _, name in known.releases}
         nodes = {each.node for each in known.plan.packed.places}

@@ -65,17 +65,17 @@ def test_exact_odds_are_the_frequencies_of_real_draws(
     world = a_full_world(fabrics, rows)
     run = a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus)
     world.put_run(run)
-    wish = a_wish(world, run)
-    site = a_site(world, wish)
+    request = a_wish(world, run)
+    site = a_site(world, request)
     assume(site is not None)
     assert site is not None
-    seen = preview(world, wish, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: False)
+    seen = preview(world, request, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: False)
     assume(bool(seen.odds))
     assert seen.odds is not None
     ended: Counter[str] = Counter()
     for index in range(SEEDS):
         seed = hashlib.sha256(f"{index}".encode()).hexdigest()
-        answer = resolve(world, wish, Calendar(), site, now=NOW, seeder=partial(str, seed))
+        answer = resolve(world, request, Calendar(), site, now=NOW, seeder=partial(str, seed))
         assert isinstance(answer, Resolved)
         ended.update({cut.run for cut in answer.cuts.kept if cut.kind is CutKind.DRAW})
     for name, percent in seen.odds:

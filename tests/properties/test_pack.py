@@ -52,59 +52,63 @@ class Model:
             if self.domain[name] == domain
         )
 
-    def tightest(self, want: PlacementRequest, groups: int) -> str | None:
+    def tightest(self, placement: PlacementRequest, groups: int) -> str | None:
         """The domain that can hold so many groups and will have the least left over."""
-        needed = groups * (want.pods + want.spares)
+        needed = groups * (placement.pods + placement.spares)
         good = [
             (sum(self.free[n] for n in self.domain if self.domain[n] == domain), domain)
             for domain in set(self.domain.values())
-            if self.room(domain, want.pod_gpus) >= needed
+            if self.room(domain, placement.pod_gpus) >= needed
         ]
         return min(good)[1] if good else None
 
-    def put(self, want: PlacementRequest, groups: tuple[int, ...], domain: str) -> list[PodPlace]:
+    def put(
+        self, placement: PlacementRequest, groups: tuple[int, ...], domain: str
+    ) -> list[PodPlace]:
         """In use before empty, least free first, by name; spares beside others if possible."""
         placed = []
         for group in groups:
             actives: set[str] = set()
-            for order in range(want.pods + want.spares):
-                spare = order >= want.pods
+            for order in range(placement.pods + placement.spares):
+                spare = order >= placement.pods
                 beside = actives if spare else set()
                 name = min(
                     (
                         name
                         for name in self.domain
                         if self.domain[name] == domain
-                        and self.free[name] >= want.pod_gpus
+                        and self.free[name] >= placement.pod_gpus
                         and self.pods[name]
                     ),
                     key=lambda each: (
-                        each in want.last,
+                        each in placement.last,
                         each in beside,
                         self.empty[each],
                         self.free[each],
                         each,
                     ),
                 )
-                self.free[name] -= want.pod_gpus
+                self.free[name] -= placement.pod_gpus
                 self.pods[name] -= 1
                 actives |= set() if spare else {name}
-                index = order - want.pods if spare else order
+                index = order - placement.pods if spare else order
                 placed.append(
-                    PodPlace(group=group, index=index, node=name, gpus=want.pod_gpus, spare=spare)
+                    PodPlace(
+                        group=group, index=index, node=name, gpus=placement.pod_gpus, spare=spare
+                    )
                 )
         return placed
 
-    def pack(self, want: PlacementRequest) -> list[PodPlace] | None:
-        whole = self.tightest(want, len(want.groups))
+    def pack(self, placement: PlacementRequest) -> list[PodPlace] | None:
+        whole = self.tightest(placement, len(placement.groups))
         if whole is not None:
-            return self.put(want, want.groups, whole)
+            return self.put(placement, placement.groups, whole)
         placed = []
-        for group in want.groups if want.spread else ():
-            domain = self.tightest(want, 1)
+        for group in placement.groups if placement.spread else ():
+            domain = self.tightest(placement, 1)
             if domain is None:
                 return None
-            placed += self.put(want, (group,), domain)
+            placed += self.put(placement, (group,), domain)
         return placed or None
 
 
@@ -120,37 +124,37 @@ def a_fleet(rows: Rows) -> World:
     return world
 
 
-@given(rows=node_rows, want=wants)
+@given(rows=node_rows, placement=wants)
 @settings(max_examples=400)
-def test_pack_places_as_brute_force_does(rows: Rows, want: PlacementRequest) -> None:
+def test_pack_places_as_brute_force_does(rows: Rows, placement: PlacementRequest) -> None:
     world = a_fleet(rows)
-    expected = Model(rows).pack(want)
-    answer = pack(world, want, PLACES)
+    expected = Model(rows).pack(placement)
+    answer = pack(world, placement, PLACES)
     if expected is None:
         assert isinstance(answer, Refused)
     else:
         assert isinstance(answer, Packed)
         assert list(answer.places) == expected
-    assert fits(world, want, PLACES) is (expected is not None)
+    assert fits(world, placement, PLACES) is (expected is not None)
 
 
-@given(rows=node_rows, want=wants)
+@given(rows=node_rows, placement=wants)
 @settings(max_examples=200)
 def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
-    rows: Rows, want: PlacementRequest
+    rows: Rows, placement: PlacementRequest
 ) -> None:
     world = a_fleet(rows)
     free = {name: state.free for name, state in world.fleet.nodes.items()}
-    answer = pack(world, want, PLACES)
+    answer = pack(world, placement, PLACES)
     assert {name: state.free for name, state in world.fleet.nodes.items()} == free
     if isinstance(answer, Refused):
-        assert answer.asked == want.gpus
+        assert answer.asked == placement.gpus
         total = sum(free.values())
         if answer.reason is Refusal.CAPACITY:
-            assert answer.short_by == want.gpus - total > 0
+            assert answer.short_by == placement.gpus - total > 0
         else:
             assert answer.reason in (Refusal.NO_DOMAIN_FITS, Refusal.NODE_RESOURCES)
-            assert total >= want.gpus
+            assert total >= placement.gpus
             if answer.reason is Refusal.NO_DOMAIN_FITS:
                 assert answer.limit == total
             else:  # these nodes are short of nothing but places for pods
@@ -159,8 +163,8 @@ def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
     ranks = [(each.group, each.spare, each.index) for each in answer.places]
     assert ranks == [
         (group, spare, index)
-        for group in want.groups
-        for spare, count in ((False, want.pods), (True, want.spares))
+        for group in placement.groups
+        for spare, count in ((False, placement.pods), (True, placement.spares))
         for index in range(count)
     ]
     for each in answer.places:
@@ -168,52 +172,52 @@ def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
     assert min(free.values()) >= 0
     nodes = world.fleet.nodes
     domains = [{nodes[p.node].node.domain for p in answer.places if p.group == g}
-               for g in want.groups]  # fmt: skip
+               for g in placement.groups]  # fmt: skip
     assert all(len(each) == 1 for each in domains)
     used = set().union(*domains)
-    assert want.spread or len(used) == 1
+    assert placement.spread or len(used) == 1
     assert dict(answer.left_over) == {
         domain: sum(free[n] for n, s in nodes.items() if s.node.domain == domain) for domain in used
     }
 
 
-@given(rows=node_rows, want=wants, own=st.sampled_from(("r/c/a", "r/c/b", "r/d/a")))
+@given(rows=node_rows, placement=wants, own=st.sampled_from(("r/c/a", "r/c/b", "r/d/a")))
 @settings(max_examples=200)
 def test_growth_goes_where_the_run_is_before_it_goes_elsewhere(
-    rows: Rows, want: PlacementRequest, own: str
+    rows: Rows, placement: PlacementRequest, own: str
 ) -> None:
     """All of it in the run's own domain; else group by group, own domain first."""
-    answer = pack(a_fleet(rows), replace(want, own_domains=(own,)), PLACES)
+    answer = pack(a_fleet(rows), replace(placement, own_domains=(own,)), PLACES)
     model = Model(rows)
-    per_group = want.pods + want.spares
+    per_group = placement.pods + placement.spares
     expected: list[PodPlace] | None
-    if model.room(own, want.pod_gpus) >= per_group * len(want.groups):
-        expected = model.put(want, want.groups, own)
+    if model.room(own, placement.pod_gpus) >= per_group * len(placement.groups):
+        expected = model.put(placement, placement.groups, own)
     else:
         expected = []
-        for group in want.groups if want.spread else ():
-            here = model.room(own, want.pod_gpus) >= per_group
-            domain = own if here else model.tightest(want, 1)
+        for group in placement.groups if placement.spread else ():
+            here = model.room(own, placement.pod_gpus) >= per_group
+            domain = own if here else model.tightest(placement, 1)
             if domain is None:
                 expected = None
                 break
-            expected += model.put(want, (group,), domain)
+            expected += model.put(placement, (group,), domain)
     placed = list(answer.places) if isinstance(answer, Packed) else None
     assert placed == (expected or None)
 
 
-@given(rows=node_rows, want=wants, fabric=st.sampled_from("ab"))
+@given(rows=node_rows, placement=wants, fabric=st.sampled_from("ab"))
 def test_a_selector_and_a_resolution_narrow_the_choice(
-    rows: Rows, want: PlacementRequest, fabric: str
+    rows: Rows, placement: PlacementRequest, fabric: str
 ) -> None:
     """Asking for one domain is packing a fleet that has no other."""
     inside = [f"n{i}" for i, row in enumerate(rows) if row[0] == fabric and row[1] == "c"]
     model = Model(rows)
     model.domain = {name: domain for name, domain in model.domain.items() if name in inside}
-    expected = model.pack(want)
-    answer = pack(a_fleet(rows), replace(want, within=(f"r/c/{fabric}",)), PLACES)
+    expected = model.pack(placement)
+    answer = pack(a_fleet(rows), replace(placement, within=(f"r/c/{fabric}",)), PLACES)
     assert (list(answer.places) if isinstance(answer, Packed) else None) == expected
-    chosen = replace(want, selector=replace(want.selector, domain=fabric))
+    chosen = replace(placement, selector=replace(placement.selector, domain=fabric))
     again = pack_in_one_domain(a_fleet(rows), chosen, PLACES[:1])
     whole = expected is not None and len({model.domain[p.node] for p in expected}) == 1
     assert (list(again.places) if again else None) == (expected if whole else None)

@@ -17,8 +17,8 @@ from leasehold.control.running.life import Standing, is_over, units_of
 from leasehold.control.scheduling.holds import ends_at, hold_of
 from leasehold.control.scheduling.requests import (
     groups_short_of_minimum,
+    start_request_for,
     waiting_groups,
-    wish_for,
 )
 from leasehold.core.admission.admit import admit, owner_allowed
 from leasehold.core.admission.order import in_order
@@ -209,7 +209,9 @@ def _first_could_start(world: World, now: Instant) -> Iterator[str]:
     for run in line:
         groups = groups_short_of_minimum(world, run, waiting_groups(world, run, now))
         if groups:
-            answer = admit(world, wish_for(world, run, groups), Calendar(), start=now, now=now)
+            answer = admit(
+                world, start_request_for(world, run, groups), Calendar(), start=now, now=now
+            )
             if isinstance(answer, Admitted) and not firm:
                 yield f"{run.key} is first in line, funded and placed, and does not start"
             return

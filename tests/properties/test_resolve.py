@@ -178,12 +178,12 @@ class Model:
 
 def decided(world: World, run: Run) -> tuple[Site, Resolved | Refused] | None:
     """Its site and what is cut there; None if there is no site."""
-    wish = a_wish(world, run)
-    site = choose_site(world, wish, Calendar(), at=NOW, now=NOW)
+    request = a_wish(world, run)
+    site = choose_site(world, request, Calendar(), at=NOW, now=NOW)
     if site is None:
         return None
     planned = PlannedSite(domains=site.domains, money=site.money)
-    return site, resolve(world, wish, Calendar(), planned, now=NOW, seeder=lambda: SEED)
+    return site, resolve(world, request, Calendar(), planned, now=NOW, seeder=lambda: SEED)
 
 
 @given(fabrics=fleets, rows=run_rows, gpus=sizes, pods=st.integers(1, 3))

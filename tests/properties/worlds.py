@@ -26,7 +26,7 @@ from leasehold.core.facts import (
     Selector,
 )
 from leasehold.core.objects.lease import lease_name, pod_name
-from leasehold.core.placement.pack import wanted
+from leasehold.core.placement.pack import placement_request_for
 from leasehold.core.policy import Policy
 from leasehold.core.preemption.resolve import PlannedSite
 from leasehold.core.preemption.site import choose_site
@@ -178,12 +178,14 @@ def occupy(world: World, name: str, gpus: int) -> None:
 def a_wish(world: World, run: Run) -> StartRequest:
     """All groups of a run that has none yet."""
     groups = tuple(range(run.spec.total_gpus // run.spec.group_gpus))
-    return StartRequest(run=run, want=wanted(world, run, groups), span=run.spec.max_duration)
+    return StartRequest(
+        run=run, placement=placement_request_for(world, run, groups), span=run.spec.max_duration
+    )
 
 
-def a_site(world: World, wish: StartRequest, *, at: int = NOW) -> PlannedSite | None:
+def a_site(world: World, request: StartRequest, *, at: int = NOW) -> PlannedSite | None:
     """The site for a start by cuts, as its reservation would have it."""
-    site = choose_site(world, wish, Calendar(), at=at, now=NOW)
+    site = choose_site(world, request, Calendar(), at=at, now=NOW)
     return None if site is None else PlannedSite(domains=site.domains, money=site.money)
 
 

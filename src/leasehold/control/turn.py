@@ -232,11 +232,11 @@ class Turn:
         assert size > 0, size
         return size + _MARGIN_BYTES > self.world.policy.batch_bytes_max
 
-    def gang_bytes_at_most(self, run: Run, want: PlacementRequest) -> int:
+    def gang_bytes_at_most(self, run: Run, placement: PlacementRequest) -> int:
         """What the leases of a gang may need, wherever they go and whoever pays for them."""
         world = self.world
-        pods = (want.pods + want.spares) * len(want.groups)
-        payers = [key for key, each in world.envelopes.items() if each.flavor == want.flavor]
+        pods = (placement.pods + placement.spares) * len(placement.groups)
+        payers = [key for key, each in world.envelopes.items() if each.flavor == placement.flavor]
         owners = (world.envelopes[key].owner for key in payers)
         sample = Lease(
             name=lease_name(run.name, self.seq, pods),
@@ -245,10 +245,10 @@ class Turn:
             run=run.name,
             uid=run.uid,
             attempt=1,
-            group=len(want.groups),
-            index=want.pods,
+            group=len(placement.groups),
+            index=placement.pods,
             node=max(world.fleet.nodes, key=len, default=""),
-            slots=tuple(range(want.pod_gpus)),
+            slots=tuple(range(placement.pod_gpus)),
             role=Role.ACTIVE,
             start=self.now,
             payer=max(payers, key=len, default="//"),

@@ -37,7 +37,7 @@ class StartRequest(Record):
     """A request to start groups of a run: the first ones, or more of them."""
 
     run: Run
-    want: PlacementRequest
+    placement: PlacementRequest
     span: Millis | None  # the rest of its limit
     borrowed_already: int = 0
     waiting: int = 0  # number of waiting groups of a sweep

@@ -15,7 +15,7 @@ from leasehold.control.scheduling.holds import (
     still_paid,
     still_there,
 )
-from leasehold.control.scheduling.requests import wish_for
+from leasehold.control.scheduling.requests import start_request_for
 from leasehold.control.turn import Turn
 from leasehold.core.calendar.entries import Entry
 from leasehold.core.facts import Closed, Closure, ClosureReason, Run
@@ -50,7 +50,7 @@ class Stopping:
         turn = self.turn
         for entry in others:
             turn.calendar.enter(entry.uid, [entry])
-        return start_where_held(turn, self.hold, wish_for(self.world, self.run, (0,)))
+        return start_where_held(turn, self.hold, start_request_for(self.world, self.run, (0,)))
 
     def end_victims(self) -> None:
         for name in still_there(self.world, self.hold):
@@ -151,12 +151,12 @@ def test_run_does_not_start_in_a_held_place_taken_by_others() -> None:
 
 def test_hold_is_paid_until_the_budget_allows_too_few_gpus() -> None:
     found = Stopping()
-    wish = wish_for(found.world, found.run, (0,))
-    assert still_paid(found.turn, found.hold, wish)
+    request = start_request_for(found.world, found.run, (0,))
+    assert still_paid(found.turn, found.hold, request)
     budget = found.world.budgets["z/z"]
     [envelope] = budget.envelopes
     found.world.put_budget(replace(budget, envelopes=(replace(envelope, concurrency=15),)))
-    assert not still_paid(found.turn, found.hold, wish)
+    assert not still_paid(found.turn, found.hold, request)
 
 
 def test_hold_of_a_gang_is_for_the_whole_gang() -> None:
@@ -168,6 +168,6 @@ def test_checks_of_a_hold_change_nothing() -> None:
     found = Stopping()
     free = {name: state.free for name, state in found.world.fleet.nodes.items()}
     found.start()
-    still_paid(found.turn, found.hold, wish_for(found.world, found.run, (0,)))
+    still_paid(found.turn, found.hold, start_request_for(found.world, found.run, (0,)))
     assert {name: state.free for name, state in found.world.fleet.nodes.items()} == free
     assert not found.world.what_if.active

@@ -44,10 +44,10 @@ def test_when_everybody_must_go_everybody_is_drawn_for_certain() -> None:
     world = a_full_world(8, policy=Policy(odds_seeds=10))
     run = a_run("new", "z", group_gpus=8, pod_gpus=8)
     world.put_run(run)
-    wish = a_wish(world, run)
-    site = a_site(world, wish)
+    request = a_wish(world, run)
+    site = a_site(world, request)
     assert site is not None
-    found = preview(world, wish, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: True)
+    found = preview(world, request, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: True)
     assert found.odds == tuple((f"n/r{index}", 100) for index in range(8))
 
 
@@ -79,10 +79,10 @@ def test_what_a_protected_run_can_give_up_once_is_not_counted_in_two_domains() -
     world.fold_open(a_lease(small, "n0", (4, 5), batch=1, index=2))
     occupy(world, "n0", 2)
     occupy(world, "n1", 4)
-    wish = a_wish(world, wide)
-    assert a_site(world, wish) is None
+    request = a_wish(world, wide)
+    assert a_site(world, request) is None
     unprotected = NOW + 2 * HOUR
-    assert a_site(world, wish, at=unprotected) is not None
+    assert a_site(world, request, at=unprotected) is not None
 
 
 def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
@@ -90,8 +90,8 @@ def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
     world = a_full_world(8)
     run = a_run("new", "z", group_gpus=8, pod_gpus=8)
     world.put_run(run)
-    wish = a_wish(world, run)
-    site = a_site(world, wish)
+    request = a_wish(world, run)
+    site = a_site(world, request)
     assert site is not None
     [old] = world.open_by_run["uid-r0"]
     lease = world.leases[old]
@@ -100,7 +100,7 @@ def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
     late = a_run("late", "t0", group_gpus=1, pod_gpus=1)
     world.put_run(late)
     world.fold_open(a_lease(late, "n0", lease.slots, batch=3, index=0, start=NOW))
-    answer = resolve(world, wish, Calendar(), site, now=NOW, seeder=lambda: "00")
+    answer = resolve(world, request, Calendar(), site, now=NOW, seeder=lambda: "00")
     assert isinstance(answer, Refused)
     assert answer.reason is Refusal.CAPACITY
     assert answer.remedy.startswith("even if everything that may be cut were cut")

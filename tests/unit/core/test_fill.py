@@ -48,10 +48,10 @@ def filled(
 ) -> Admitted | Refused:
     run = a_run("new", "z", groups=groups, group_gpus=pods * gpus, pod_gpus=gpus, spread=spread)
     world.put_run(run)
-    wish, calendar = replace(a_wish(world, run), span=span), calendar or Calendar()
+    request, calendar = replace(a_wish(world, run), span=span), calendar or Calendar()
     with world.what_if.opened():
-        as_found_by(world, wish, calendar, start=NOW)
-        return fill(world, wish, calendar, now=NOW)
+        as_found_by(world, request, calendar, start=NOW)
+        return fill(world, request, calendar, now=NOW)
 
 
 A4, B2, B4 = ("a0", "a", 4), ("b0", "b", 2), ("b1", "b", 4)

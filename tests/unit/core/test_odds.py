@@ -26,10 +26,10 @@ def a_world_of_equals() -> World:
 def seen(world: World, *, allowed: bool) -> Preview:
     run = a_run("new", "z", group_gpus=1, pod_gpus=1)
     world.put_run(run)
-    wish = a_wish(world, run)
-    site = a_site(world, wish)
+    request = a_wish(world, run)
+    site = a_site(world, request)
     assert site is not None
-    return preview(world, wish, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: allowed)
+    return preview(world, request, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: allowed)
 
 
 def test_sampled_odds_are_near_the_true_ones_and_add_up() -> None:

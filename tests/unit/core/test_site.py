@@ -62,9 +62,11 @@ class Fleet:
         self, run: Run, calendar: Calendar | None = None, *, at: int = NOW, within: str = ""
     ) -> Site | None:
         self.world.put_run(run)
-        wish = a_wish(self.world, run)
+        request = a_wish(self.world, run)
         domains = (f"r/c/{within}",) if within else ()
-        return choose_site(self.world, wish, calendar or Calendar(), at=at, now=NOW, within=domains)
+        return choose_site(
+            self.world, request, calendar or Calendar(), at=at, now=NOW, within=domains
+        )
 
     def places(self, run: Run, calendar: Calendar | None = None, *, at: int = NOW) -> object:
         found = self.site(run, calendar, at=at)
@@ -209,10 +211,10 @@ def test_payers_are_found_as_if_nobody_were_cut() -> None:
     fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8)))
     run = a_run("victim", "z", group_gpus=8, pod_gpus=8)
     name = fleet.put(run, "n0", 0, 8)
-    wish = a_wish(fleet.world, a_beneficiary())
-    fleet.world.put_run(wish.run)
-    assert choose_site(fleet.world, wish, Calendar(), at=NOW, now=NOW) is None
-    returned = choose_site(fleet.world, wish, Calendar(), at=NOW, now=NOW, returned=(name,))
+    request = a_wish(fleet.world, a_beneficiary())
+    fleet.world.put_run(request.run)
+    assert choose_site(fleet.world, request, Calendar(), at=NOW, now=NOW) is None
+    returned = choose_site(fleet.world, request, Calendar(), at=NOW, now=NOW, returned=(name,))
     assert returned is not None, "its family gives it back (O5)"
 
 
@@ -257,11 +259,11 @@ def test_a_site_holds_as_long_as_its_gpus_can_be_had() -> None:
     fleet.fill("n0")
     run = a_beneficiary()
     fleet.world.put_run(run)
-    wish = a_wish(fleet.world, run)
+    request = a_wish(fleet.world, run)
     places = (("n0", 8),)
 
     def holds(calendar: Calendar, *, at: int = NOW) -> bool:
-        return NodeOffers(fleet.world, wish, calendar, at=at, now=NOW).holds(places)
+        return NodeOffers(fleet.world, request, calendar, at=at, now=NOW).holds(places)
 
     assert holds(Calendar())
     assert not holds(an_entry(1, start=NOW))

@@ -7,10 +7,10 @@ from msgspec import structs
 from leasehold.control.questions.answers.reasons import CoverAnswer, StepRow, WalkRow, WalkStep
 from leasehold.control.questions.formats import moment
 from leasehold.control.questions.rehearse import in_front_of
-from leasehold.control.scheduling.requests import wish_for
+from leasehold.control.scheduling.requests import start_request_for
 from leasehold.core.admission.admit import as_found_by, no_such_flavor
 from leasehold.core.facts import Run
-from leasehold.core.funding.claims import ask_for
+from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import cover
 from leasehold.core.units import Instant, format_gpu_hours, plural
 from leasehold.core.verdicts import CoverStep, Refusal, Refused
@@ -31,19 +31,23 @@ def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
     """Make the walk now, for every location the run may use."""
     turn, _ = in_front_of(world, run, now)
     groups = tuple(range(group_count(run.spec, starting_gpus(run.spec))))
-    wish = wish_for(world, run, groups)
+    request = start_request_for(world, run, groups)
     walks: list[WalkRow] = []
     with world.what_if.opened():
-        as_found_by(world, wish, turn.calendar, start=turn.now)
+        as_found_by(world, request, turn.calendar, start=turn.now)
         for place in locations_for(world, run.spec):
-            ask = ask_for(
-                wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already
+            ask = funding_request_for(
+                request,
+                place,
+                request.placement.gpus,
+                start=turn.now,
+                borrowed=request.borrowed_already,
             )
             answer = cover(world, ask, now=turn.now)
             refused = answer if isinstance(answer, Refused) else None
             walks.append(_walk(world, "/".join(place), answer.trace, refused))
     if not walks:
-        walks.append(_walk(world, "", (), no_such_flavor(wish.want)))
+        walks.append(_walk(world, "", (), no_such_flavor(request.placement)))
     return _answer(run, "now", walks)
 
 

@@ -19,7 +19,7 @@ from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.who_pays import who_pays
 from leasehold.control.reservations import present
 from leasehold.control.running.life import Standing, units_of
-from leasehold.control.scheduling.requests import all_waiting_groups, wish_for
+from leasehold.control.scheduling.requests import all_waiting_groups, start_request_for
 from leasehold.control.views.numbers import RunView, run_view
 from leasehold.core.facts import (
     Cause,
@@ -215,11 +215,11 @@ def _room_now(world: World, run: Run | None, refused: Refused | None) -> list[st
         return []
     with world.what_if.opened():
         world.fleet.tolerate(run.spec.tolerations)
-        wish = wish_for(world, run, groups)
-        answer = pack(world, wish.want, locations_for(world, run.spec))
+        request = start_request_for(world, run, groups)
+        answer = pack(world, request.placement, locations_for(world, run.spec))
     if isinstance(answer, Refused):
         return [f"Right now {answer.now}."] if answer.now else []
-    gpus = plural(wish.want.gpus, "GPU")
+    gpus = plural(request.placement.gpus, "GPU")
     return [f"Right now there is room for {gpus}, but runs ahead of it are planned there."]
 
 

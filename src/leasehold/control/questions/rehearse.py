@@ -74,19 +74,19 @@ def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started]
         started.append(verdict)
         turn.calendar.forget(run.uid)
         # Entered under another uid, because it must also count for the run's own other groups.
-        beside = replace(run, uid=uid_beside(run.uid, verdict.wish.want.groups[0]))
-        _keep(turn, replace(verdict.wish, run=beside), verdict.plan)
+        beside = replace(run, uid=uid_beside(run.uid, verdict.request.placement.groups[0]))
+        _keep(turn, replace(verdict.request, run=beside), verdict.plan)
         if not verdict.left:
             return started, None
-        begun += len(verdict.wish.want.groups)
+        begun += len(verdict.request.placement.groups)
         verdict = consider(turn, run, passing, left=verdict.left, begun=begun)
     return started, verdict
 
 
-def _keep(turn: Turn, wish: StartRequest, plan: Admitted) -> None:
+def _keep(turn: Turn, request: StartRequest, plan: Admitted) -> None:
     """Enter the places and money of a start in the calendar, so that runs behind do not use
     them."""
-    uid, end = wish.run.uid, min(FOREVER, turn.now + wish.end_after)
+    uid, end = request.run.uid, min(FOREVER, turn.now + request.end_after)
     turn.calendar.enter(
         uid,
         [
@@ -96,7 +96,7 @@ def _keep(turn: Turn, wish: StartRequest, plan: Admitted) -> None:
         [
             claim
             for _, covered in plan.covered
-            for claim in claims_of(turn.world, wish, covered, start=turn.now)
+            for claim in claims_of(turn.world, request, covered, start=turn.now)
         ],
     )
 
@@ -133,17 +133,17 @@ def _outcome(turn: Turn, run: Run, verdict: Verdict) -> Rehearsed:
 
 
 def _planned(turn: Turn, run: Run, planned: Planned) -> Rehearsed:
-    wish, refused, plan = planned.wish, planned.refused, planned.plan
+    request, refused, plan = planned.request, planned.refused, planned.plan
     known = present(turn.world, run)
     if plan is None:
         return Rehearsed(refused=refused, reservation=known)
     old = known if known is not None else announced(turn, run)
-    seen = plan.preview or _preview(turn, wish, plan)
+    seen = plan.preview or _preview(turn, request, plan)
     reservation = reservation_for(turn.world, refused, replace(plan, preview=seen), old)
     return Rehearsed(refused=refused, reservation=reservation, preview=seen)
 
 
-def _preview(turn: Turn, wish: StartRequest, plan: Plan) -> Preview | None:
+def _preview(turn: Turn, request: StartRequest, plan: Plan) -> Preview | None:
     """Preview what would be preempted on the plan's site; None unless it is a start by
     preemption."""
     if not plan.is_due_by_cuts:
@@ -152,7 +152,7 @@ def _preview(turn: Turn, wish: StartRequest, plan: Plan) -> Preview | None:
     domains = tuple(sorted({nodes[name].node.domain for name, _ in plan.places}))
     return preview(
         turn.world,
-        wish,
+        request,
         turn.calendar,
         PlannedSite(domains=domains, money=plan.money),
         at=max(turn.now, plan.held_from),

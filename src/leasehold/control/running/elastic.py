@@ -12,7 +12,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import admit, groups_at_most
 from leasehold.core.admission.order import in_order
 from leasehold.core.facts import Closed, Gang, Lease, Opened, Relation, Run, Uid
-from leasehold.core.placement.pack import wanted
+from leasehold.core.placement.pack import placement_request_for
 from leasehold.core.placement.resize import groups_to_give_up, grow_targets, may_resize
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import Millis, plural
@@ -99,7 +99,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
     every = free_indices(taken, group_count(run.spec, desired_gpus(run.spec) - width))
     widest = StartRequest(
         run=run,
-        want=wanted(world, run, every, own_domains=own_domains(world, run.uid)),
+        placement=placement_request_for(world, run, every, own_domains=own_domains(world, run.uid)),
         span=_span_left(turn, run),
         borrowed_already=borrowed_gpus(world, run.uid),
     )
@@ -108,8 +108,8 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
         fresh = every[: group_count(run.spec, target - width)]
         if most is not None and len(fresh) > most:
             continue  # skip: a Run may have thousands of steps, and few GPUs are free
-        wish = replace(widest, want=replace(widest.want, groups=fresh))
-        plan = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
+        request = replace(widest, placement=replace(widest.placement, groups=fresh))
+        plan = admit(world, request, turn.calendar, start=turn.now, now=turn.now)
         if isinstance(plan, Admitted):
             attempt = next(iter(groups.values()))[0].attempt
             opened = turn.start(

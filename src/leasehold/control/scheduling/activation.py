@@ -15,13 +15,13 @@ from leasehold.control.reservations import block, present
 from leasehold.control.scheduling.family import FamilySettlement, take_back
 from leasehold.control.scheduling.holds import Hold, ends_at, give_up, groups_held_for, hold_of
 from leasehold.control.scheduling.plans import claims_of_held
-from leasehold.control.scheduling.requests import wish_for
+from leasehold.control.scheduling.requests import start_request_for
 from leasehold.control.scheduling.settling import must_wait
 from leasehold.control.turn import Turn
 from leasehold.core.admission.order import in_order, is_ahead, place_of
 from leasehold.core.calendar.entries import Calendar, Entry, uid_of_run
 from leasehold.core.facts import Record, Run
-from leasehold.core.funding.claims import ask_for
+from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import can_pay
 from leasehold.core.preemption.resolve import PlannedSite, Resolved, resolve
 from leasehold.core.preemption.site import NodeOffers, money_of
@@ -38,7 +38,7 @@ Places = tuple[tuple[str, int], ...]
 class Due(Record):
     """A run whose start by preemption is due, and that does not fit."""
 
-    wish: StartRequest
+    request: StartRequest
     reservation: Reservation
     refused: Refused
 
@@ -51,7 +51,7 @@ def activate_due(turn: Turn, due: list[Due]) -> None:
     world, whole = turn.world, turn.calendar
     busy = _busy_domains(world)
     for each in sorted(due, key=lambda one: _rank(one)):
-        run, domains = each.wish.run, each.reservation.domains
+        run, domains = each.request.run, each.reservation.domains
         if busy.isdisjoint(domains):
             turn.about = run.uid
             turn.calendar = _as_found_by(whole, world, run)
@@ -80,7 +80,11 @@ def finish_activations(turn: Turn) -> bool:
             continue
         turn.about = uid
         refused = Refused(reason=Refusal.CAPACITY, remedy="its site is not free")
-        due = Due(wish=wish_for(world, run, groups), reservation=hold.reservation, refused=refused)
+        due = Due(
+            request=start_request_for(world, run, groups),
+            reservation=hold.reservation,
+            refused=refused,
+        )
         whole, turn.calendar = turn.calendar, _standing_plans(turn, run)
         _activate(turn, due)
         turn.calendar = whole
@@ -120,20 +124,20 @@ def _standing_plans(turn: Turn, run: Run) -> Calendar:
         span = ahead.spec.max_duration
         start = max(turn.now, reservation.held_from)
         end = FOREVER if span is None else start + span
-        wish = wish_for(world, ahead, (0,))
+        request = start_request_for(world, ahead, (0,))
         found.enter(
             ahead.uid,
             [
                 Entry(uid=ahead.uid, node=node, gpus=gpus, start=start, end=end)
                 for node, gpus in reservation.held_places
             ],
-            claims_of_held(world, wish, reservation.held_money, start=start, end=end),
+            claims_of_held(world, request, reservation.held_money, start=start, end=end),
         )
     return found
 
 
 def _rank(due: Due) -> tuple[object, ...]:
-    return due.reservation.held_from, place_of(due.wish.run)
+    return due.reservation.held_from, place_of(due.request.run)
 
 
 def _busy_domains(world: World) -> set[str]:
@@ -159,35 +163,35 @@ def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
 
 def _activate(turn: Turn, due: Due) -> bool:
     """Preempt for one run. Returns whether anything was decided."""
-    world, wish, found = turn.world, due.wish, due.reservation
+    world, request, found = turn.world, due.request, due.reservation
     subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
     if not can_publish(turn, subject):
         turn.again = True
         return False
-    if found.state is State.PENDING and not _is_paid(turn, wish, found):
+    if found.state is State.PENDING and not _is_paid(turn, request, found):
         return _take_back_first(turn, due, subject)
     planned = PlannedSite(domains=found.domains, money=found.held_money)
     answer = resolve(
         world,
-        wish,
+        request,
         turn.calendar,
         planned,
         now=turn.now,
         seeder=lambda: subject.seed(turn),
     )
     if isinstance(answer, Refused):
-        block(turn, wish.run, replace(answer, reason=due.refused.reason))
+        block(turn, request.run, replace(answer, reason=due.refused.reason))
         return True
     if not answer.cuts.kept and found.state is State.PENDING:
         return False  # ending leases already free enough
-    hold = hold_of(world, wish.run)
+    hold = hold_of(world, request.run)
     if answer.cuts.kept and hold is not None and _has_cut(hold):
         # A successor looks for the place of a hold again if the status that named it was lost.
         give_up(turn, hold, "the place that was held is not free and was not found again")
         return True
     if answer.cuts.kept:
         _publish(turn, due, answer, subject)
-    _hold(turn, wish.run, found, answer.plan)
+    _hold(turn, request.run, found, answer.plan)
     return True
 
 
@@ -197,49 +201,55 @@ def _has_cut(hold: Hold) -> bool:
 
 
 def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:
-    wish, world = due.wish, turn.world
-    ground = NodeOffers(world, wish, turn.calendar, at=turn.now, now=turn.now)
+    request, world = due.request, turn.world
+    ground = NodeOffers(world, request, turn.calendar, at=turn.now, now=turn.now)
     publish_cuts(
         turn,
         answer.cuts,
         subject,
         cause=CutCause.RESERVATION,
-        beneficiary=(wish.run.key, wish.run.uid),
+        beneficiary=(request.run.key, request.run.uid),
         resolved=answer,
         domains=due.reservation.domains,
         losses=ground.losses_in(due.reservation.domains),
-        flavor=wish.want.flavor,
+        flavor=request.placement.flavor,
     )
 
 
-def _is_paid(turn: Turn, wish: StartRequest, found: Reservation) -> bool:
+def _is_paid(turn: Turn, request: StartRequest, found: Reservation) -> bool:
     """Return whether the payers of its site can pay at present."""
     world = turn.world
-    ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+    ask = funding_request_for(
+        request, ("", ""), request.placement.gpus, start=turn.now, borrowed=request.borrowed_already
+    )
     with world.what_if.opened():
-        turn.calendar.respect(world, wish.run.uid, wish.limit)
+        turn.calendar.respect(world, request.run.uid, request.limit)
         return can_pay(world, ask, found.held_money, now=turn.now)
 
 
 def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
     """Take back what its family uses; the GPUs are preempted for in the next turn (O5)."""
-    wish, found, world = due.wish, due.reservation, turn.world
-    ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+    request, found, world = due.request, due.reservation, turn.world
+    ask = funding_request_for(
+        request, ("", ""), request.placement.gpus, start=turn.now, borrowed=request.borrowed_already
+    )
 
     def is_paid() -> bool:
         with world.what_if.opened():
-            turn.calendar.respect(world, wish.run.uid, wish.limit)
+            turn.calendar.respect(world, request.run.uid, request.limit)
             return can_pay(world, ask, found.held_money, now=turn.now)
 
-    taken = take_back(turn, wish, seeder=lambda: subject.seed(turn), is_paid=is_paid)
+    taken = take_back(turn, request, seeder=lambda: subject.seed(turn), is_paid=is_paid)
     if taken is None:
         return False
-    give_back(turn, wish, taken, subject)
-    activating(turn, wish.run, found, found.held_places, found.held_money, is_site=True)
+    give_back(turn, request, taken, subject)
+    activating(turn, request.run, found, found.held_places, found.held_money, is_site=True)
     return True
 
 
-def give_back(turn: Turn, wish: StartRequest, taken: FamilySettlement, subject: Announced) -> None:
+def give_back(
+    turn: Turn, request: StartRequest, taken: FamilySettlement, subject: Announced
+) -> None:
     """Move leases of the family to other payers, and preempt the others."""
     for lease, covered in taken.moved:
         move_lease(turn, lease, covered)
@@ -249,7 +259,7 @@ def give_back(turn: Turn, wish: StartRequest, taken: FamilySettlement, subject: 
             taken.cuts,
             subject,
             cause=CutCause.OVERDRAFT,
-            beneficiary=(wish.run.key, wish.run.uid),
+            beneficiary=(request.run.key, request.run.uid),
             envelope=taken.envelope,
             deficit=taken.deficit,
         )

@@ -33,8 +33,8 @@ from leasehold.control.scheduling.requests import (
     groups_short_of_minimum,
     next_attempts,
     node_changed_since_blocked,
+    start_request_for,
     waiting_groups,
-    wish_for,
 )
 from leasehold.control.scheduling.settling import must_wait
 from leasehold.control.turn import Turn
@@ -57,7 +57,7 @@ NAME_MAX = 253  # characters of a Run's name
 class Started(Record):
     """All of it, or one group of a sweep: the others are considered again."""
 
-    wish: StartRequest
+    request: StartRequest
     plan: Admitted
     left: tuple[int, ...] = ()  # groups
 
@@ -65,7 +65,7 @@ class Started(Record):
 class Planned(Record):
     """It cannot start now. `more`: the groups of a sweep beyond its minimum, with their plans."""
 
-    wish: StartRequest
+    request: StartRequest
     refused: Refused
     plan: Plan | None  # None: only groups beyond the minimum wait
     more: tuple[tuple[StartRequest, Plan], ...] = ()
@@ -74,7 +74,7 @@ class Planned(Record):
 class StartsByFamilyRule(Record):
     """Its family gives back its owner's envelope, and it starts (O5)."""
 
-    wish: StartRequest
+    request: StartRequest
     refused: Refused
     taken: FamilySettlement
 
@@ -90,18 +90,18 @@ class InQueue(Record):
 
     refused: Refused
     place: PlaceInQueue
-    wish: StartRequest | None = None  # None: it is like another run that was just refused
+    request: StartRequest | None = None  # None: it is like another run that was just refused
 
     @property
     def is_like_another(self) -> bool:
-        return self.wish is None
+        return self.request is None
 
 
 class WaitsForHold(Record):
     """An activation holds its place, which is not free yet."""
 
     hold: Hold
-    wish: StartRequest | None  # what it waits for; None while too few of its groups may start
+    request: StartRequest | None  # what it waits for; None while too few of its groups may start
     refused: Refused
     is_over: bool  # the hold is given up
 
@@ -151,17 +151,17 @@ def consider(
 
 def _consider_whole(turn: Turn, run: Run, passing: QueuePass, known: Refused | None) -> Verdict:
     """Q3: the largest width of its grid that fits; plans are made for its minimum."""
-    wish: StartRequest | None = None
+    request: StartRequest | None = None
     answer: Admitted | Refused | None = known
     for groups in _widths(run):
-        wish = wish_for(turn.world, run, groups)
+        request = start_request_for(turn.world, run, groups)
         if known is None:
-            answer = _try(turn, wish)
+            answer = _try(turn, request)
             if isinstance(answer, Admitted):
-                return Started(wish=wish, plan=answer)
-    assert wish is not None, run.key
+                return Started(request=request, plan=answer)
+    assert request is not None, run.key
     assert isinstance(answer, Refused), run.key
-    return _wait(turn, wish, answer, passing, is_known=known is not None)
+    return _wait(turn, request, answer, passing, is_known=known is not None)
 
 
 def _widths(run: Run) -> list[tuple[int, ...]]:
@@ -179,19 +179,19 @@ def _consider_sweep(
     most = _more_at_once(turn, run) - begun
     if most <= 0:
         return None
-    wish = wish_for(world, run, groups[:1])
-    answer = _try(turn, wish)
+    request = start_request_for(world, run, groups[:1])
+    answer = _try(turn, request)
     if isinstance(answer, Admitted):
-        return Started(wish=wish, plan=answer, left=groups[1:])
+        return Started(request=request, plan=answer, left=groups[1:])
     wanted = groups[:most]
     short = groups_short_of_minimum(world, run, wanted, begun=begun)
     more = wanted[len(short) :]
     if short:
-        waiting = _wait(turn, wish_for(world, run, short), answer, passing)
+        waiting = _wait(turn, start_request_for(world, run, short), answer, passing)
         if not isinstance(waiting, Planned):
             return waiting
     else:
-        waiting = Planned(wish=wish, refused=answer, plan=None)
+        waiting = Planned(request=request, refused=answer, plan=None)
     return replace(waiting, more=_plans_beyond(turn, run, passing, answer, more))
 
 
@@ -210,13 +210,13 @@ def _plans_beyond(
     for group in groups:
         if not passing.take_place(run, refused).is_planned:
             break
-        wish = wish_for(turn.world, run, (group,))
-        wish = replace(wish, run=replace(run, uid=uid_beside(run.uid, group)))
-        plan = plan_for(turn, wish, refused, passing, is_first=False)
+        request = start_request_for(turn.world, run, (group,))
+        request = replace(request, run=replace(run, uid=uid_beside(run.uid, group)))
+        plan = plan_for(turn, request, refused, passing, is_first=False)
         if plan is None:
             break  # nor is a start of the next one known
-        enter(turn, wish, plan)
-        found.append((wish, plan))
+        enter(turn, request, plan)
+        found.append((request, plan))
     return tuple(found)
 
 
@@ -273,19 +273,19 @@ def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
     groups = groups_held_for(world, hold, turn.now)
     if not groups:
         return WaitsForHold(
-            hold=hold, wish=None, refused=refused, is_over=turn.now >= ends_at(world, hold)
+            hold=hold, request=None, refused=refused, is_over=turn.now >= ends_at(world, hold)
         )
-    wish = wish_for(world, run, groups)
-    if not still_paid(turn, hold, wish):
-        return WaitsForHold(hold=hold, wish=wish, refused=refused, is_over=True)
-    plan = start_where_held(turn, hold, wish)
+    request = start_request_for(world, run, groups)
+    if not still_paid(turn, hold, request):
+        return WaitsForHold(hold=hold, request=request, refused=refused, is_over=True)
+    plan = start_where_held(turn, hold, request)
     if plan is not None and world.policy.binder_enabled:
-        return Started(wish=wish, plan=plan)
+        return Started(request=request, plan=plan)
     is_over = turn.now >= ends_at(world, hold)
-    return WaitsForHold(hold=hold, wish=wish, refused=refused, is_over=is_over)
+    return WaitsForHold(hold=hold, request=request, refused=refused, is_over=is_over)
 
 
-def _try(turn: Turn, wish: StartRequest) -> Admitted | Refused:
+def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
     """Funded, placed, and small enough to be written down."""
     world = turn.world
     if not world.policy.binder_enabled:
@@ -293,25 +293,25 @@ def _try(turn: Turn, wish: StartRequest) -> Admitted | Refused:
             reason=Refusal.BINDER_DISABLED,
             remedy="binder.enabled is false: nothing new is started",
         )
-    answer = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
+    answer = admit(world, request, turn.calendar, start=turn.now, now=turn.now)
     # On spares it would not be asked which nodes its volumes can be reached from.
-    may_fill = wish.run.spec.opportunistic and wish.want.only is None
+    may_fill = request.run.spec.opportunistic and request.placement.only is None
     if isinstance(answer, Refused) and may_fill and not answer.reason.is_about_money:
-        filled = _try_spares(turn, wish)
+        filled = _try_spares(turn, request)
         answer = filled if isinstance(filled, Admitted) else answer
     if isinstance(answer, Refused):
         return answer
-    attempts = next_attempts(world, wish.run, wish.want.groups)
-    size = turn.bytes_too_many(wish.run, answer, attempts)
+    attempts = next_attempts(world, request.run, request.placement.groups)
+    size = turn.bytes_too_many(request.run, answer, attempts)
     return answer if size is None else _too_large(turn, size)
 
 
-def _try_spares(turn: Turn, wish: StartRequest) -> Admitted | Refused:
+def _try_spares(turn: Turn, request: StartRequest) -> Admitted | Refused:
     """On top of spares, and free GPUs beside them, that no entry counts on."""
     world = turn.world
     with world.what_if.opened():
-        as_found_by(world, wish, turn.calendar, start=turn.now)
-        return fill(world, wish, turn.calendar, now=turn.now)
+        as_found_by(world, request, turn.calendar, start=turn.now)
+        return fill(world, request, turn.calendar, now=turn.now)
 
 
 def _too_large(turn: Turn, size: int) -> Refused:
@@ -322,70 +322,81 @@ def _too_large(turn: Turn, size: int) -> Refused:
     )
 
 
-def _has_room_by_any_name(turn: Turn, wish: StartRequest) -> bool:
+def _has_room_by_any_name(turn: Turn, request: StartRequest) -> bool:
     """Whether a batch holds the gang, and would if its run had the longest of names: of those that
     are alike the names differ."""
-    longest = replace(wish.run, name="x" * NAME_MAX)
-    return not turn.is_too_large(turn.gang_bytes_at_most(longest, wish.want))
+    longest = replace(request.run, name="x" * NAME_MAX)
+    return not turn.is_too_large(turn.gang_bytes_at_most(longest, request.placement))
 
 
 def _wait(
-    turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass, *, is_known: bool = False
+    turn: Turn,
+    request: StartRequest,
+    refused: Refused,
+    passing: QueuePass,
+    *,
+    is_known: bool = False,
 ) -> Verdict:
     """`is_known`: the refusal is that of a run just like it."""
-    world, run = turn.world, wish.run
+    world, run = turn.world, request.run
     if not world.policy.binder_enabled:
         return Denied(
             refused=refused, then=ReservationChange.KEEP
         )  # no start is planned that may not be made
-    never = _never(turn, wish, refused, passing)
+    never = _never(turn, request, refused, passing)
     if never is not None:
         return Denied(refused=never, then=ReservationChange.BLOCK)
-    if not is_known and is_plain(turn, run) and _has_room_by_any_name(turn, wish):
+    if not is_known and is_plain(turn, run) and _has_room_by_any_name(turn, request):
         refused = passing.remember(turn, run, refused)
     place = passing.take_place(run, refused)
     if not place.is_planned:
-        return InQueue(refused=refused, place=place, wish=wish)
-    announced = _family_rule_due(turn, wish)
+        return InQueue(refused=refused, place=place, request=request)
+    announced = _family_rule_due(turn, request)
     if announced is not None:
         if must_wait(turn):
             return Postponed(refused=refused)
-        taken = _take_back(turn, wish, announced)
+        taken = _take_back(turn, request, announced)
         if taken is not None:
-            return StartsByFamilyRule(wish=wish, refused=refused, taken=taken)
-    plan = plan_for(turn, wish, refused, passing, is_first=True)
+            return StartsByFamilyRule(request=request, refused=refused, taken=taken)
+    plan = plan_for(turn, request, refused, passing, is_first=True)
     if plan is not None and plan.state is State.PENDING:
-        enter(turn, wish, plan)
-    return Planned(wish=wish, refused=refused, plan=plan)
+        enter(turn, request, plan)
+    return Planned(request=request, refused=refused, plan=plan)
 
 
-def _never(turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass) -> Refused | None:
+def _never(
+    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass
+) -> Refused | None:
     """Q11: why it could not start even if nothing else ran; no run is cut for it."""
-    world, run = turn.world, wish.run
+    world, run = turn.world, request.run
     if passing.possible.get(run.uid) is run:
         return None
     is_sweep = run.spec.gang is Gang.GROUP
-    want = replace(wish.want, groups=wish.want.groups[:1]) if is_sweep else wish.want
-    size = turn.gang_bytes_at_most(run, want)
+    placement = (
+        replace(request.placement, groups=request.placement.groups[:1])
+        if is_sweep
+        else request.placement
+    )
+    size = turn.gang_bytes_at_most(run, placement)
     if turn.is_too_large(size):
         return _too_large(turn, size)
     empty = passing.empty_accounts(turn)
-    never = never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)
+    never = never_fits(world, request) or never_paid(world, request, empty, now=turn.now)
     asked = refused.payers_asked
-    if never is None and all(has_ample_hours(world, wish, key, now=turn.now) for key in asked):
+    if never is None and all(has_ample_hours(world, request, key, now=turn.now) for key in asked):
         passing.possible[run.uid] = run
     return never
 
 
-def _family_rule_due(turn: Turn, wish: StartRequest) -> Announced | None:
+def _family_rule_due(turn: Turn, request: StartRequest) -> Announced | None:
     """O5: once its notice is over, the family rule is tried in every walk."""
-    found = present(turn.world, wish.run)
+    found = present(turn.world, request.run)
     if found is None or not found.by_family or found.by_family > turn.now or not turn.time_trusted:
         return None
     return Announced(found.subject, batch=found.batch, commitment=found.commitment)
 
 
-def _take_back(turn: Turn, wish: StartRequest, subject: Announced) -> FamilySettlement | None:
+def _take_back(turn: Turn, request: StartRequest, subject: Announced) -> FamilySettlement | None:
     if not can_publish(turn, subject):
         return None
-    return take_back(turn, wish, seeder=lambda: subject.seed(turn))
+    return take_back(turn, request, seeder=lambda: subject.seed(turn))

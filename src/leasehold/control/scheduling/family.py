@@ -40,22 +40,22 @@ class FamilySettlement(Record):
     deficit: int = 0  # GPUs of those that end
 
 
-def leases_to_give_back(turn: Turn, wish: StartRequest, passing: QueuePass) -> tuple[str, ...]:
+def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -> tuple[str, ...]:
     """The shared leases in its owner's envelopes, if they are why those do not pay now (Q6)."""
     world, now = turn.world, turn.now
     if world.policy.cuts is CutPolicy.NEVER:
         return ()
-    shared = tuple(lease.name for lease in _shared(world, wish))
+    shared = tuple(lease.name for lease in _shared(world, request))
     if not shared:
         return ()
-    mine = {each.key for each in _own_envelopes(world, wish)}
+    mine = {each.key for each in _own_envelopes(world, request)}
     others = tuple(sorted(key for key in world.envelopes if key not in mine))
-    where = passing.could_hold(turn, wish)
+    where = passing.could_hold(turn, request)
 
     def is_paid(returned: Collection[str]) -> bool:
         unpaid = nobody_pays(
             world,
-            wish,
+            request,
             turn.calendar,
             at=now,
             now=now,
@@ -69,24 +69,24 @@ def leases_to_give_back(turn: Turn, wish: StartRequest, passing: QueuePass) -> t
 
 
 def take_back(
-    turn: Turn, wish: StartRequest, *, seeder: Seeder, is_paid: Callable[[], bool] | None = None
+    turn: Turn, request: StartRequest, *, seeder: Seeder, is_paid: Callable[[], bool] | None = None
 ) -> FamilySettlement | None:
     """How an owner gets its envelopes back so that its run starts now; None if it would not.
     `is_paid`: ask only for payers, not for a place."""
     world, now = turn.world, turn.now
-    own = tuple(each.key for each in _own_envelopes(world, wish))
+    own = tuple(each.key for each in _own_envelopes(world, request))
     shared = tuple(
         lease
-        for lease in _shared(world, wish)
+        for lease in _shared(world, request)
         if lease.ending is None and lease.batch != turn.seq  # a batch closes nothing that it opens
     )
     with world.what_if.opened():
-        return _rehearse(turn, wish, own, shared, seeder=seeder, is_paid=is_paid, now=now)
+        return _rehearse(turn, request, own, shared, seeder=seeder, is_paid=is_paid, now=now)
 
 
 def _rehearse(
     turn: Turn,
-    wish: StartRequest,
+    request: StartRequest,
     own: tuple[EnvelopeKey, ...],
     shared: tuple[Lease, ...],
     *,
@@ -102,7 +102,9 @@ def _rehearse(
             money.end(world.leases[name])
 
     def plan() -> Admitted | None:
-        answer = admit(world, wish, turn.calendar, start=now, now=now, gone=frozenset(money.gone))
+        answer = admit(
+            world, request, turn.calendar, start=now, now=now, gone=frozenset(money.gone)
+        )
         return answer if isinstance(answer, Admitted) else None
 
     def fits() -> bool:
@@ -201,17 +203,17 @@ class _Money:
             world.accounts.claim(claim)
 
 
-def _own_envelopes(world: World, wish: StartRequest) -> list[Envelope]:
-    spec = wish.run.spec
+def _own_envelopes(world: World, request: StartRequest) -> list[Envelope]:
+    spec = request.run.spec
     return list(world.tree.envelopes((spec.owner,), spec.flavor))
 
 
-def _shared(world: World, wish: StartRequest) -> list[Lease]:
+def _shared(world: World, request: StartRequest) -> list[Lease]:
     """The family's open leases in the owner's envelopes that pay where the run may go."""
-    places = locations_for(world, wish.run.spec)
+    places = locations_for(world, request.run.spec)
     return [
         lease
-        for envelope in _own_envelopes(world, wish)
+        for envelope in _own_envelopes(world, request)
         if any(envelope.covers(*place) for place in places)
         for name in sorted(world.open_by_payer.get(envelope.key, ()))
         if (lease := world.leases[name]).relation is Relation.SHARED

@@ -10,12 +10,12 @@ from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import cancel_reservation, release
 from leasehold.control.running.life import BIND_FAILING, Standing, units_of
 from leasehold.control.scheduling.plans import claims_of_held
-from leasehold.control.scheduling.requests import waiting_groups, wish_for
+from leasehold.control.scheduling.requests import start_request_for, waiting_groups
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import as_found_by
 from leasehold.core.calendar.entries import Calendar, Entry
 from leasehold.core.facts import Gang, Record, Run
-from leasehold.core.funding.claims import ask_for
+from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import can_pay
 from leasehold.core.placement.pack import try_pack
 from leasehold.core.preemption.resolve import PlannedSite, let_go
@@ -148,8 +148,8 @@ def enter_hold(turn: Turn, hold: Hold) -> None:
         if lease.start >= found.since and lease.node in places:
             places[lease.node] = max(0, places[lease.node] - lease.gpus)
             money = _less(money, lease.payer, lease.gpus)
-    wish = wish_for(world, run, (0,))
-    end = min(FOREVER, max(turn.now, _last_deadline(world, hold)) + wish.end_after)
+    request = start_request_for(world, run, (0,))
+    end = min(FOREVER, max(turn.now, _last_deadline(world, hold)) + request.end_after)
     uid = run.uid
     turn.calendar.enter(
         uid,
@@ -158,7 +158,7 @@ def enter_hold(turn: Turn, hold: Hold) -> None:
             for node, gpus in sorted(places.items())
             if gpus
         ],
-        claims_of_held(world, wish, tuple(money), start=turn.now, end=end),
+        claims_of_held(world, request, tuple(money), start=turn.now, end=end),
     )
 
 
@@ -176,67 +176,73 @@ def groups_held_for(world: World, hold: Hold, now: Instant) -> tuple[int, ...]:
     waiting = waiting_groups(world, hold.run, now)
     if not waiting:
         return ()
-    wish = wish_for(world, hold.run, waiting[:1])
+    request = start_request_for(world, hold.run, waiting[:1])
     held = sum(gpus for _, gpus in hold.reservation.held_places)
-    count = held // wish.want.gpus_per_group
+    count = held // request.placement.gpus_per_group
     if hold.run.spec.gang is Gang.RUN:
         return tuple(range(count))
     return waiting[:count] if len(waiting) >= count else ()
 
 
-def still_paid(turn: Turn, hold: Hold, wish: StartRequest) -> bool:
+def still_paid(turn: Turn, hold: Hold, request: StartRequest) -> bool:
     """Return whether the held payers can pay, now or once ending leases are gone."""
     world = turn.world
     with world.what_if.opened():
         let_go(world, now=turn.now)
-        return _pays(turn, hold, wish)
+        return _pays(turn, hold, request)
 
 
-def start_where_held(turn: Turn, hold: Hold, wish: StartRequest) -> Admitted | None:
+def start_where_held(turn: Turn, hold: Hold, request: StartRequest) -> Admitted | None:
     """Return the start in the held place with the held payers, or None if not all of it is free."""
     world = turn.world
     planned = PlannedSite(domains=hold.reservation.domains, money=hold.reservation.held_money)
-    others = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
+    others = turn.calendar.only(uid for uid in world.activating if uid != request.run.uid)
     held = dict(hold.reservation.held_places)
     with world.what_if.opened():
-        as_found_by(world, wish, others, start=turn.now)
+        as_found_by(world, request, others, start=turn.now)
         nodes = world.fleet.nodes
         if not all(name in nodes and nodes[name].free >= gpus for name, gpus in held.items()):
             return None
-        if not _pays(turn, hold, wish):
+        if not _pays(turn, hold, request):
             return None
-        packed = _pack_in(world, wish, planned, held)
+        packed = _pack_in(world, request, planned, held)
     return None if packed is None else Admitted(covered=planned.covered(world), packed=packed)
 
 
 def _pack_in(
-    world: World, wish: StartRequest, planned: PlannedSite, held: dict[str, int]
+    world: World, request: StartRequest, planned: PlannedSite, held: dict[str, int]
 ) -> Packed | None:
     """Place the pods on the held GPUs. The caller must hold an open what-if."""
     fleet = world.fleet
     domains = sorted({fleet.nodes[name].node.domain for name in held})
     for domain in domains:
-        for name in fleet.pools[(wish.want.flavor, domain)].nodes:
+        for name in fleet.pools[(request.placement.flavor, domain)].nodes:
             fleet.plan(name, fleet.nodes[name].free - held.get(name, 0))
     places: list[PodPlace] = []
-    left = list(wish.want.groups)
-    for location, count in sorted(planned.groups_at(wish.want).items()):
+    left = list(request.placement.groups)
+    for location, count in sorted(planned.groups_at(request.placement).items()):
         groups, left = tuple(left[:count]), left[count:]
         within = tuple(d for d in domains if d.startswith("/".join(location) + "/"))
-        want = replace(wish.want, groups=groups, own_domains=(), last=(), within=within)
-        part = try_pack(world, want, [location])
+        placement = replace(
+            request.placement, groups=groups, own_domains=(), last=(), within=within
+        )
+        part = try_pack(world, placement, [location])
         if part is None:
             return None
         places += part.places
     return Packed(places=tuple(sorted(places, key=lambda each: (each.group, each.spare))))
 
 
-def _pays(turn: Turn, hold: Hold, wish: StartRequest) -> bool:
+def _pays(turn: Turn, hold: Hold, request: StartRequest) -> bool:
     world = turn.world
-    others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
+    others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != request.run.uid)
     with world.what_if.opened():
-        others.respect(world, wish.run.uid, wish.limit)
-        ask = ask_for(
-            wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already
+        others.respect(world, request.run.uid, request.limit)
+        ask = funding_request_for(
+            request,
+            ("", ""),
+            request.placement.gpus,
+            start=turn.now,
+            borrowed=request.borrowed_already,
         )
         return can_pay(world, ask, hold.reservation.held_money, now=turn.now)

@@ -17,7 +17,7 @@ from leasehold.core.admission.forecast import Forecast, KnownStart, forecast, is
 from leasehold.core.calendar.entries import Entry
 from leasehold.core.calendar.outlook import leases_ended_by
 from leasehold.core.facts import EnvelopeKey, Record, Relation, Run
-from leasehold.core.funding.claims import ask_for
+from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import can_pay, cover
 from leasehold.core.funding.funded import nobody_pays
 from leasehold.core.policy import CutPolicy
@@ -65,13 +65,13 @@ class Plan(Record):
 
 
 def plan_for(
-    turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass, *, is_first: bool
+    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass, *, is_first: bool
 ) -> Plan | None:
     """`is_first`: of a whole run, or of the groups that a sweep lacks of its minimum. The other
     groups of a sweep are planned by Q4 alone. None: no start is known."""
-    old = _standing(turn, wish.run) if is_first else None
-    family = leases_to_give_back(turn, wish, passing) if is_first else ()
-    plan = _plan(turn, wish, refused, passing, old=old, family=family, is_first=is_first)
+    old = _standing(turn, request.run) if is_first else None
+    family = leases_to_give_back(turn, request, passing) if is_first else ()
+    plan = _plan(turn, request, refused, passing, old=old, family=family, is_first=is_first)
     if not family:
         return plan
     known = old.by_family if old is not None else 0
@@ -96,7 +96,7 @@ def _standing(turn: Turn, run: Run) -> Reservation | None:
 
 def _plan(
     turn: Turn,
-    wish: StartRequest,
+    request: StartRequest,
     refused: Refused,
     passing: QueuePass,
     *,
@@ -105,51 +105,51 @@ def _plan(
     is_first: bool,
 ) -> Plan | None:
     world, now, policy = turn.world, turn.now, turn.world.policy
-    since = wait_of(world, wish.run).since
+    since = wait_of(world, request.run).since
     latest = since + policy.reservation_max_wait
     first = since + max(policy.patience, policy.activation_lead)
-    may_cut = is_first and not wish.run.spec.opportunistic
+    may_cut = is_first and not request.run.spec.opportunistic
     by_cuts = old.by_cuts if old is not None else 0
-    known, asked = _known_start(turn, wish, refused, passing, old)
+    known, asked = _known_start(turn, request, refused, passing, old)
     is_late = known is not None and may_cut and known.held_from > latest
-    if is_late and _is_paid(turn, wish, passing, at=max(latest, now)):  # it lacks GPUs (Q4)
+    if is_late and _is_paid(turn, request, passing, at=max(latest, now)):  # it lacks GPUs (Q4)
         known, first = None, max(latest, since + policy.activation_lead)
     if known is not None and (not by_cuts or known.held_from < by_cuts):
         return replace(known, by_cuts=by_cuts, asked=asked)
     if not may_cut:
         return None
     if known is None and refused.reason.is_about_money:
-        is_paid, asked_later = _is_paid_some_time(turn, wish, passing, family)
+        is_paid, asked_later = _is_paid_some_time(turn, request, passing, family)
         asked |= asked_later
         if not is_paid:
-            return replace(_short_of_money(turn, wish, first), asked=asked)
-    by_preemption = _by_cuts(turn, wish, passing, old=old, family=family, first=first)
+            return replace(_short_of_money(turn, request, first), asked=asked)
+    by_preemption = _by_cuts(turn, request, passing, old=old, family=family, first=first)
     return replace(by_preemption, asked=asked)
 
 
-def _is_paid(turn: Turn, wish: StartRequest, passing: QueuePass, *, at: Instant) -> bool:
+def _is_paid(turn: Turn, request: StartRequest, passing: QueuePass, *, at: Instant) -> bool:
     unpaid = nobody_pays(
         turn.world,
-        wish,
+        request,
         turn.calendar,
         at=at,
         now=turn.now,
-        rooms=passing.could_hold(turn, wish),
+        rooms=passing.could_hold(turn, request),
     )
     return unpaid is None
 
 
 def _is_paid_some_time(
-    turn: Turn, wish: StartRequest, passing: QueuePass, family: tuple[str, ...]
+    turn: Turn, request: StartRequest, passing: QueuePass, family: tuple[str, ...]
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
     """Return whether it has payers at an instant that is known, and the envelopes asked."""
     return is_ever_paid(
         turn.world,
-        wish,
+        request,
         turn.calendar,
-        outlook=passing.outlook_for(turn, wish),
+        outlook=passing.outlook_for(turn, request),
         now=turn.now,
-        rooms=passing.could_hold(turn, wish),
+        rooms=passing.could_hold(turn, request),
         returned=family,
     )
 
@@ -158,21 +158,21 @@ def _is_paid_some_time(
 
 
 def _known_start(
-    turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass, old: Reservation | None
+    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass, old: Reservation | None
 ) -> tuple[Plan | None, frozenset[EnvelopeKey]]:
     """The first instant at which it fits, and the envelopes that were asked to pay before it; the
     plan that it has stands unless it fits earlier."""
-    world, run = turn.world, wish.run
-    stands = old is not None and _stands(turn, wish, old)
+    world, run = turn.world, request.run
+    stands = old is not None and _stands(turn, request, old)
     not_after = old.held_from if stands and old is not None else FOREVER
     not_before, asked = passing.not_before(turn, run)
     found = Forecast(known=None)
     if not_before < not_after:
         found = forecast(
             world,
-            wish,
+            request,
             turn.calendar,
-            outlook=passing.outlook_for(turn, wish),
+            outlook=passing.outlook_for(turn, request),
             refused=refused,
             now=turn.now,
             not_before=not_before,
@@ -211,19 +211,19 @@ def _alignment(world: World, money: tuple[HeldMoney, ...], at: Instant) -> Confi
     return Confidence.WINDOW if opens else Confidence.EXACT
 
 
-def _stands(turn: Turn, wish: StartRequest, old: Reservation) -> bool:
+def _stands(turn: Turn, request: StartRequest, old: Reservation) -> bool:
     """Whether the known start that a reservation has is still possible."""
-    if old.is_site or old.held_from <= turn.now or not _is_whole(wish, old.held_places):
+    if old.is_site or old.held_from <= turn.now or not _is_whole(request, old.held_places):
         return False
-    return is_possible(turn, wish, old.held_places, old.held_money, at=old.held_from)
+    return is_possible(turn, request, old.held_places, old.held_money, at=old.held_from)
 
 
-def _is_whole(wish: StartRequest, places: Places) -> bool:
-    return sum(gpus for _, gpus in places) == wish.want.gpus
+def _is_whole(request: StartRequest, places: Places) -> bool:
+    return sum(gpus for _, gpus in places) == request.placement.gpus
 
 
 def is_possible(
-    turn: Turn, wish: StartRequest, places: Places, money: tuple[HeldMoney, ...], *, at: Instant
+    turn: Turn, request: StartRequest, places: Places, money: tuple[HeldMoney, ...], *, at: Instant
 ) -> bool:
     """Whether these places and payers are there for a start at that instant."""
     world, now = turn.world, turn.now
@@ -231,39 +231,47 @@ def is_possible(
         ended = leases_ended_by(world, [name for name, _ in places], at, now) if at > now else []
         for name in ended:
             world.fleet.give(world.leases[name])
-        as_found_by(world, wish, turn.calendar, start=at, gone=frozenset(ended))
+        as_found_by(world, request, turn.calendar, start=at, gone=frozenset(ended))
         nodes = world.fleet.nodes
         if not all(name in nodes and nodes[name].free >= gpus for name, gpus in places):
             return False
-        return _pays(turn, wish, money, at=at)
+        return _pays(turn, request, money, at=at)
 
 
-def _pays(turn: Turn, wish: StartRequest, money: tuple[HeldMoney, ...], *, at: Instant) -> bool:
+def _pays(turn: Turn, request: StartRequest, money: tuple[HeldMoney, ...], *, at: Instant) -> bool:
     """The caller must hold an open what-if in which the calendar is respected."""
-    ask = ask_for(wish, ("", ""), wish.want.gpus, start=at, borrowed=wish.borrowed_already)
+    ask = funding_request_for(
+        request, ("", ""), request.placement.gpus, start=at, borrowed=request.borrowed_already
+    )
     return can_pay(turn.world, ask, money, now=turn.now)
 
 
 # Q6: no payers.
 
 
-def _short_of_money(turn: Turn, wish: StartRequest, first: Instant) -> Plan:
+def _short_of_money(turn: Turn, request: StartRequest, first: Instant) -> Plan:
     """From its time on it claims what is free in the envelopes of its walk."""
-    money = _claimable(turn, wish) if turn.now >= first else ()
+    money = _claimable(turn, request) if turn.now >= first else ()
     since = turn.now if money else 0
     return Plan(starts=first, confidence=Confidence.MONEY, held_from=since, money=money)
 
 
-def _claimable(turn: Turn, wish: StartRequest) -> tuple[HeldMoney, ...]:
+def _claimable(turn: Turn, request: StartRequest) -> tuple[HeldMoney, ...]:
     world, now = turn.world, turn.now
     best: tuple[int, tuple[HeldMoney, ...]] | None = None
     with world.what_if.opened():
-        turn.calendar.respect(world, wish.run.uid, wish.limit)
-        for location in locations_for(world, wish.run.spec):
-            ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
+        turn.calendar.respect(world, request.run.uid, request.limit)
+        for location in locations_for(world, request.run.spec):
+            ask = funding_request_for(
+                request,
+                location,
+                request.placement.gpus,
+                start=now,
+                borrowed=request.borrowed_already,
+            )
             answer = cover(world, ask, now=now)
             taken = [step for step in answer.trace if step.taken]
-            missing = wish.want.gpus - sum(step.taken for step in taken)
+            missing = request.placement.gpus - sum(step.taken for step in taken)
             if best is None or missing < best[0]:
                 best = (
                     missing,
@@ -282,7 +290,7 @@ def _claimable(turn: Turn, wish: StartRequest) -> tuple[HeldMoney, ...]:
 
 def _by_cuts(
     turn: Turn,
-    wish: StartRequest,
+    request: StartRequest,
     passing: QueuePass,
     *,
     old: Reservation | None,
@@ -292,61 +300,63 @@ def _by_cuts(
     world, now, lead = turn.world, turn.now, turn.world.policy.activation_lead
     waits = Plan(starts=first, confidence=Confidence.CUTS)
     if world.policy.cuts is not CutPolicy.LOTTERY:
-        return _kept_site(turn, wish, passing, old, waits)
+        return _kept_site(turn, request, passing, old, waits)
     announced = old.by_cuts if old is not None else 0
     if not announced and now < first - lead:
         return waits
-    if _waits_for_victims(world, wish.run):
+    if _waits_for_victims(world, request.run):
         return replace(waits, state=State.BLOCKED)  # nobody is cut for it again meanwhile (A4)
     if announced and old is not None:
         at = max(announced, now)
-        if _site_stands(turn, wish, old, at=at, returned=family):
+        if _site_stands(turn, request, old, at=at, returned=family):
             kept = Site(places=old.held_places, money=old.held_money, domains=old.domains)
             plan = _on_site(kept, starts=announced)
-            is_foreseen = bool(old.odds) or wish.run.uid in world.memory.foreseen
+            is_foreseen = bool(old.odds) or request.run.uid in world.memory.foreseen
             if is_foreseen or not passing.may_sample(turn):
                 return plan
-            return replace(plan, preview=_preview(turn, wish, kept, announced, lambda: True))
+            return replace(plan, preview=_preview(turn, request, kept, announced, lambda: True))
         within = old.domains if old.is_site else ()
-        site = _choose(turn, wish, at, returned=family, within=within)
+        site = _choose(turn, request, at, returned=family, within=within)
         if site is not None:
-            return _on(turn, wish, site, passing, starts=announced)
+            return _on(turn, request, site, passing, starts=announced)
     first = max(first, now + lead)
     later = set(protections_ending(world, first))
-    later.update(at for at in _instants(turn, wish) if at > first)
+    later.update(at for at in _instants(turn, request) if at > first)
     for at in (first, *sorted(later)):
-        site = _choose(turn, wish, at, returned=family)
+        site = _choose(turn, request, at, returned=family)
         if site is not None:
-            return _on(turn, wish, site, passing, starts=at)
+            return _on(turn, request, site, passing, starts=at)
     return replace(waits, state=State.BLOCKED)
 
 
 def _choose(
     turn: Turn,
-    wish: StartRequest,
+    request: StartRequest,
     at: Instant,
     *,
     returned: tuple[str, ...],
     within: tuple[str, ...] = (),
 ) -> Site | None:
     return choose_site(
-        turn.world, wish, turn.calendar, at=at, now=turn.now, within=within, returned=returned
+        turn.world, request, turn.calendar, at=at, now=turn.now, within=within, returned=returned
     )
 
 
-def _on(turn: Turn, wish: StartRequest, site: Site, passing: QueuePass, *, starts: Instant) -> Plan:
+def _on(
+    turn: Turn, request: StartRequest, site: Site, passing: QueuePass, *, starts: Instant
+) -> Plan:
     """A start by cuts on this site, with its odds."""
-    seen = _preview(turn, wish, site, starts, lambda: passing.may_sample(turn))
+    seen = _preview(turn, request, site, starts, lambda: passing.may_sample(turn))
     return replace(_on_site(site, starts=starts), preview=seen)
 
 
 def _preview(
-    turn: Turn, wish: StartRequest, site: Site, starts: Instant, may_sample: Callable[[], bool]
+    turn: Turn, request: StartRequest, site: Site, starts: Instant, may_sample: Callable[[], bool]
 ) -> Preview:
     planned, now = PlannedSite(domains=site.domains, money=site.money), turn.now
     return preview(
         turn.world,
-        wish,
+        request,
         turn.calendar,
         planned,
         at=max(starts, now),
@@ -367,7 +377,7 @@ def _on_site(site: Site, *, starts: Instant) -> Plan:
     )
 
 
-def _instants(turn: Turn, wish: StartRequest) -> set[Instant]:
+def _instants(turn: Turn, request: StartRequest) -> set[Instant]:
     """Ends of entries and openings of windows."""
     world, now = turn.world, turn.now
     found = {term.frees_at for term in world.terms.values() if now < term.frees_at < FOREVER}
@@ -375,7 +385,7 @@ def _instants(turn: Turn, wish: StartRequest) -> set[Instant]:
     found.update(
         envelope.start
         for envelope in world.envelopes.values()
-        if envelope.flavor == wish.want.flavor and envelope.start > now
+        if envelope.flavor == request.placement.flavor and envelope.start > now
     )
     return found
 
@@ -387,24 +397,24 @@ def _waits_for_victims(world: World, run: Run) -> bool:
 
 
 def _site_stands(
-    turn: Turn, wish: StartRequest, old: Reservation, *, at: Instant, returned: tuple[str, ...]
+    turn: Turn, request: StartRequest, old: Reservation, *, at: Instant, returned: tuple[str, ...]
 ) -> bool:
     """Whether a site still has its place and its payers."""
-    if not old.is_site or not _is_whole(wish, old.held_places):
+    if not old.is_site or not _is_whole(request, old.held_places):
         return False
     world, now = turn.world, turn.now
     with world.what_if.opened():
-        world.fleet.tolerate(wish.run.spec.tolerations)
-        turn.calendar.respect(world, wish.run.uid, wish.limit)
+        world.fleet.tolerate(request.run.spec.tolerations)
+        turn.calendar.respect(world, request.run.uid, request.limit)
         for name in returned:
             world.accounts.end(world.leases[name], world.terms[name], at=now)
-        if not _pays(turn, wish, old.held_money, at=at):
+        if not _pays(turn, request, old.held_money, at=at):
             return False
-        return NodeOffers(world, wish, turn.calendar, at=at, now=now).holds(old.held_places)
+        return NodeOffers(world, request, turn.calendar, at=at, now=now).holds(old.held_places)
 
 
 def _kept_site(
-    turn: Turn, wish: StartRequest, passing: QueuePass, old: Reservation | None, waits: Plan
+    turn: Turn, request: StartRequest, passing: QueuePass, old: Reservation | None, waits: Plan
 ) -> Plan:
     """Q10: without cuts, the first run in a domain that has waited enough keeps its site."""
     world, now = turn.world, turn.now
@@ -412,9 +422,9 @@ def _kept_site(
         return waits
     places: Places = ()
     money: tuple[HeldMoney, ...] = ()
-    if old is not None and _site_stands(turn, wish, old, at=now, returned=()):
+    if old is not None and _site_stands(turn, request, old, at=now, returned=()):
         places, money = old.held_places, old.held_money
-    elif (site := _choose(turn, wish, now, returned=())) is not None:
+    elif (site := _choose(turn, request, now, returned=())) is not None:
         places, money = site.places, site.money
     nodes = world.fleet.nodes
     domains = {nodes[name].node.domain for name, _ in places}
@@ -427,32 +437,37 @@ def _kept_site(
 # On the calendar.
 
 
-def enter(turn: Turn, wish: StartRequest, plan: Plan) -> None:
+def enter(turn: Turn, request: StartRequest, plan: Plan) -> None:
     """Put a plan on the calendar for the runs behind. One that is further away than the longest
     wait is only told (Q4)."""
-    world, now, uid = turn.world, turn.now, wish.run.uid
+    world, now, uid = turn.world, turn.now, request.run.uid
     start = max(now, plan.held_from)
     is_known = not plan.is_site and plan.places
     if is_known and start - now > world.policy.reservation_max_wait:
         turn.wake(start - world.policy.reservation_max_wait)
         return
-    end = min(FOREVER, start + wish.end_after)
+    end = min(FOREVER, start + request.end_after)
     turn.calendar.enter(
         uid,
         [Entry(uid=uid, node=node, gpus=gpus, start=start, end=end) for node, gpus in plan.places],
-        claims_of_held(world, wish, plan.money, start=start, end=end),
+        claims_of_held(world, request, plan.money, start=start, end=end),
         passable_by=world.policy.patience if plan.is_kept else None,
     )
 
 
 def claims_of_held(
-    world: World, wish: StartRequest, money: tuple[HeldMoney, ...], *, start: Instant, end: Instant
+    world: World,
+    request: StartRequest,
+    money: tuple[HeldMoney, ...],
+    *,
+    start: Instant,
+    end: Instant,
 ) -> list[Claim]:
     """What the payers of a plan keep for it."""
-    span = world.policy.accounting_horizon if wish.span is None else wish.span
+    span = world.policy.accounting_horizon if request.span is None else request.span
     return [
         Claim(
-            uid=wish.run.uid,
+            uid=request.run.uid,
             payer=each.payer,
             start=start,
             end=end,

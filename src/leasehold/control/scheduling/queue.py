@@ -134,7 +134,7 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
     """Return the groups that are to be considered again."""
     match verdict:
         case Started():
-            _start(turn, run, verdict.plan, verdict.wish.want.groups)
+            _start(turn, run, verdict.plan, verdict.request.placement.groups)
             return verdict.left
         case Planned():
             _refuse(turn, run, verdict.refused)
@@ -161,8 +161,8 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
     return ()
 
 
-def _due(wish: StartRequest, found: Reservation, refused: Refused) -> Due:
-    return Due(wish=wish, reservation=found, refused=refused)
+def _due(request: StartRequest, found: Reservation, refused: Refused) -> Due:
+    return Due(request=request, reservation=found, refused=refused)
 
 
 def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
@@ -186,12 +186,12 @@ def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None
     elif planned.plan.state is State.BLOCKED:
         block(turn, run, planned.refused)
     else:
-        found = _reserve(turn, planned.wish, planned.refused, planned.plan)
+        found = _reserve(turn, planned.request, planned.refused, planned.plan)
         if planned.plan.preview is not None:
             turn.world.memory.foresee(run.uid, is_known=planned.plan.preview.odds is not None)
         _wake_for(turn, planned.plan)
         if planned.plan.is_due_by_cuts and planned.plan.held_from <= turn.now:
-            due.append(_due(planned.wish, found, planned.refused))
+            due.append(_due(planned.request, found, planned.refused))
     for _, plan in planned.more:
         turn.wake(plan.held_from)
 
@@ -202,14 +202,14 @@ def _wake_for(turn: Turn, plan: Plan) -> None:
     turn.wake(plan.held_from)
 
 
-def _reserve(turn: Turn, wish: StartRequest, refused: Refused, plan: Plan) -> Reservation:
+def _reserve(turn: Turn, request: StartRequest, refused: Refused, plan: Plan) -> Reservation:
     """Write the plan if it changed: not for a mere count in its words."""
-    old = present(turn.world, wish.run)
+    old = present(turn.world, request.run)
     is_new = old is None or old.state is State.BLOCKED
     if old is None or is_new:
         word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
-        turn.tell("Run", wish.run.key, NoticeReason.RESERVED, word)
-        old = announced(turn, wish.run) if old is None else replace(old, since=turn.now)
+        turn.tell("Run", request.run.key, NoticeReason.RESERVED, word)
+        old = announced(turn, request.run) if old is None else replace(old, since=turn.now)
     new = reservation_for(turn.world, refused, plan, old)
     if old.reason in _OF_ROOM and new.reason in _OF_ROOM:
         new = replace(new, reason=old.reason)
@@ -343,10 +343,10 @@ def _take_back(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
     assert found is not None, run.key
     assert taken.plan is not None, run.key
     subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
-    give_back(turn, verdict.wish, taken, subject)
+    give_back(turn, verdict.request, taken, subject)
     turn.again = True
     if taken.cuts is None and not turn.world.ending:
-        _start(turn, run, taken.plan, verdict.wish.want.groups)
+        _start(turn, run, taken.plan, verdict.request.placement.groups)
     else:
         hold_plan(turn, run, found, taken.plan)
         hold = hold_of(turn.world, run)

@@ -168,8 +168,8 @@ class QueuePass:
             self._empty = turn.world.accounts.emptied(turn.now)
         return self._empty
 
-    def could_hold(self, turn: Turn, wish: StartRequest) -> dict[Location, int]:
-        return could_hold(turn.world, wish)
+    def could_hold(self, turn: Turn, request: StartRequest) -> dict[Location, int]:
+        return could_hold(turn.world, request)
 
     def outlook(self, turn: Turn, flavor: str, gpus: int) -> Outlook:
         """Return when pods of a size have room, beside what was entered so far."""
@@ -190,12 +190,12 @@ class QueuePass:
             )
         return found
 
-    def outlook_for(self, turn: Turn, wish: StartRequest) -> Outlook:
+    def outlook_for(self, turn: Turn, request: StartRequest) -> Outlook:
         """Return the same as a run sees it that tolerates taints."""
         flavor, gpus, tolerations = (
-            wish.want.flavor,
-            wish.want.pod_gpus,
-            wish.run.spec.tolerations,
+            request.placement.flavor,
+            request.placement.pod_gpus,
+            request.run.spec.tolerations,
         )
         if not tolerations:
             return self.outlook(turn, flavor, gpus)

@@ -14,7 +14,7 @@ from leasehold.control.running.life import (
     where_is,
 )
 from leasehold.core.facts import Cause, Gang, Run
-from leasehold.core.placement.pack import wanted
+from leasehold.core.placement.pack import placement_request_for
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import Instant
 from leasehold.core.world.width import group_count, minimum_gpus, own_domains, starting_gpus
@@ -74,7 +74,7 @@ def groups_short_of_minimum(
     return waiting[: max(0, needed)]
 
 
-def wish_for(
+def start_request_for(
     world: World, run: Run, groups: tuple[int, ...], within: tuple[str, ...] = ()
 ) -> StartRequest:
     """Return the request for these groups. `within`: only these domains, if any are given.
@@ -84,10 +84,12 @@ def wish_for(
     """
     own = own_domains(world, run.uid)
     chooses_domain = run.spec.gang is Gang.GROUP and not run.spec.spread and not own
-    want = wanted(world, run, groups, own_domains=own, last=rejecting_nodes(world, run))
+    placement = placement_request_for(
+        world, run, groups, own_domains=own, last=rejecting_nodes(world, run)
+    )
     return StartRequest(
         run=run,
-        want=replace(want, within=own if own and not want.spread else within),
+        placement=replace(placement, within=own if own and not placement.spread else within),
         span=run.spec.max_duration,
         borrowed_already=borrowed_gpus(world, run.uid),
         waiting=len(all_waiting_groups(world, run)) if chooses_domain else 0,

@@ -42,19 +42,19 @@ class StandingPlan:
         "locations",
         "nodes",
         "payers",
+        "request",
         "reservation",
         "run",
         "seen",
         "until",
         "verdict",
-        "wish",
     )
 
     def __init__(
         self,
         run: Run,
         verdict: Planned | InQueue,
-        wish: StartRequest,
+        request: StartRequest,
         *,
         lines: Lines,
         payers: frozenset[EnvelopeKey],
@@ -68,7 +68,7 @@ class StandingPlan:
         would be. From `until` on, time alone is a reason to consider the run again."""
         self.run = run
         self.verdict = verdict
-        self.wish = wish
+        self.request = request
         self.lines = lines
         self.nodes = frozenset(entry.node for entry in lines[0])
         self.payers = payers | {claim.payer for claim in lines[1]}
@@ -235,7 +235,7 @@ class StandingPlans:
         for name, number in table.nodes.items():
             if number > seen and name in known.nodes:
                 return True
-        flavor = known.wish.want.flavor
+        flavor = known.request.placement.flavor
         return any(
             number > seen and domain[0] == flavor and self._might_have_room(known, domain)
             for domain, number in table.domains.items()
@@ -244,20 +244,22 @@ class StandingPlans:
     def _might_have_room(self, known: StandingPlan, domain: Domain) -> bool:
         """Return whether some of the run would fit in a domain before its time."""
         pool = self._turn.world.fleet.pools[domain]
-        want = known.wish.want
-        selected = want.selector.domain
+        placement = known.request.placement
+        selected = placement.selector.domain
         if known.before is None or pool.home[1:] not in known.locations:
             return False
         before = known.before if known.before != NOW else self._turn.now + 1
         if selected is not None and pool.domain.rpartition("/")[2] != selected:
             return False
-        outlook = self._passing.outlook(self._turn, want.flavor, want.pod_gpus)
-        needed = (want.pods + want.spares) * (1 if want.spread else len(want.groups))
+        outlook = self._passing.outlook(self._turn, placement.flavor, placement.pod_gpus)
+        needed = (placement.pods + placement.spares) * (
+            1 if placement.spread else len(placement.groups)
+        )
         times = outlook.plain_times(pool.domain)
         if len(times) < needed or times[needed - 1] >= before:
             return False
-        wish = known.wish
-        times = outlook.times_for(pool.domain, wish.run.uid, wish.in_the_way, wish.limit)
+        request = known.request
+        times = outlook.times_for(pool.domain, request.run.uid, request.in_the_way, request.limit)
         return len(times) >= needed and times[needed - 1] < before
 
     def note(self, run: Run, verdict: Verdict | None) -> None:
@@ -267,14 +269,14 @@ class StandingPlans:
         if not isinstance(verdict, Planned | InQueue) or not _can_stand(self._turn.world, run):
             return
         footing = _footing(self._turn, run, verdict)
-        if footing is None or verdict.wish is None:
+        if footing is None or verdict.request is None:
             return
         payers, before, until = footing
         world = self._turn.world
         self._known[run.uid] = StandingPlan(
             run,
             verdict,
-            verdict.wish,
+            verdict.request,
             lines=lines,
             payers=payers,
             locations=frozenset(locations_for(world, run.spec)),
@@ -349,13 +351,15 @@ def _footing(turn: Turn, run: Run, verdict: Planned | InQueue) -> Footing | None
     for key in asked:
         for aggregate in world.aggregates.get(key, ()):
             payers.update(aggregate.members)
-    wish = verdict.wish
-    if wish is None or not all(has_ample_hours(world, wish, key, now=turn.now) for key in payers):
+    request = verdict.request
+    if request is None or not all(
+        has_ample_hours(world, request, key, now=turn.now) for key in payers
+    ):
         return None
     until = min(until, turn.now + world.policy.reservation_max_wait)
-    if wish.span is not None:  # a plan ahead comes near: its money is missing from then on
+    if request.span is not None:  # a plan ahead comes near: its money is missing from then on
         for start in {claim.start for key in payers for claim in turn.calendar.claims_on(key)}:
-            for at in (start - wish.in_the_way, start - wish.span):
+            for at in (start - request.in_the_way, start - request.span):
                 until = min(until, at) if at > turn.now else until
     return frozenset(payers), before, until
 

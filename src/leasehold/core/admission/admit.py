@@ -10,7 +10,13 @@ from msgspec.structs import replace
 
 from leasehold.core.calendar.entries import Calendar, Overlay
 from leasehold.core.facts import EnvelopeKey, Gang, Location, Run
-from leasehold.core.funding.claims import ask_for, claim_on_top, merged, paid_here, preference
+from leasehold.core.funding.claims import (
+    claim_on_top,
+    funding_request_for,
+    merged,
+    paid_here,
+    preference,
+)
 from leasehold.core.funding.cover import cover
 from leasehold.core.placement.pack import (
     candidate_pools,
@@ -39,7 +45,7 @@ _OF_PLACE = (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS, Refusal.NODE_RESOURCES)
 
 def admit(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     *,
     start: Instant,
@@ -51,59 +57,61 @@ def admit(
 
     `gone`: leases that the caller has already given back.
     """
-    locations = locations_for(world, wish.run.spec)
+    locations = locations_for(world, request.run.spec)
     if not locations:
-        return no_such_flavor(wish.want)
+        return no_such_flavor(request.placement)
     with world.what_if.opened():
-        as_found_by(world, wish, calendar, start=start, gone=gone)
-        answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
+        as_found_by(world, request, calendar, start=start, gone=gone)
+        answer: Admitted | Refused | None = _elsewhere(world, request, locations, start, now)
         funded: list[Location] = []
         if answer is None:
-            wish = _in_its_domain(world, wish, locations, start=start, now=now)
-            answer, funded = _admit(world, wish, locations, start, now)
+            request = _in_its_domain(world, request, locations, start=start, now=now)
+            answer, funded = _admit(world, request, locations, start, now)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
-        return _held_or(world, wish, funded, answer)
+        return _held_or(world, request, funded, answer)
     return answer
 
 
 def _in_its_domain(
-    world: World, wish: StartRequest, locations: list[Location], *, start: Instant, now: Instant
+    world: World, request: StartRequest, locations: list[Location], *, start: Instant, now: Instant
 ) -> StartRequest:
     """Limit the first groups of a sweep that may not spread to one domain (G3).
 
     It is the paid domain in which most of the waiting groups fit; among equals the one left with
     least. The caller must hold an open what-if.
     """
-    want = wish.want
-    if wish.run.spec.gang is not Gang.GROUP or want.spread or want.within:
-        return wish
+    placement = request.placement
+    if request.run.spec.gang is not Gang.GROUP or placement.spread or placement.within:
+        return request
     best: tuple[int, int, str] | None = None
-    answers = _covers(world, wish, locations, start, now)
+    answers = _covers(world, request, locations, start, now)
     paid = [location for location, answer in answers if isinstance(answer, Covered)]
-    for pool in candidate_pools(world.fleet, want, paid):
-        groups = pods_room(world.fleet, pool, shape_of(want)) // (want.pods + want.spares)
-        rank = (-min(groups, wish.waiting), pool.free, pool.domain)
+    for pool in candidate_pools(world.fleet, placement, paid):
+        groups = pods_room(world.fleet, pool, shape_of(placement)) // (
+            placement.pods + placement.spares
+        )
+        rank = (-min(groups, request.waiting), pool.free, pool.domain)
         best = rank if best is None else min(best, rank)
     if best is None or not best[0]:
-        return wish
-    return replace(wish, want=replace(want, within=(best[2],)))
+        return request
+    return replace(request, placement=replace(placement, within=(best[2],)))
 
 
-def groups_at_most(world: World, wish: StartRequest, calendar: Calendar, *, now: Instant) -> int:
-    """Return how many groups of `wish` the free GPUs and the payers of all locations allow."""
-    locations = locations_for(world, wish.run.spec)
+def groups_at_most(world: World, request: StartRequest, calendar: Calendar, *, now: Instant) -> int:
+    """Return how many groups of `request` the free GPUs and the payers of all locations allow."""
+    locations = locations_for(world, request.run.spec)
     with world.what_if.opened():
-        as_found_by(world, wish, calendar, start=now)
-        fleet, flavor = world.fleet, wish.want.flavor
+        as_found_by(world, request, calendar, start=now)
+        fleet, flavor = world.fleet, request.placement.flavor
         free = sum(free for location in locations for free, _ in fleet.by_free(flavor, *location))
-        answers = [answer for _, answer in _covers(world, wish, locations, now, now)]
+        answers = [answer for _, answer in _covers(world, request, locations, now, now)]
     paid = sum(step.taken for answer in answers for step in answer.trace)
-    return min(free, paid) // wish.want.gpus_per_group
+    return min(free, paid) // request.placement.gpus_per_group
 
 
 def as_found_by(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     *,
     start: Instant,
@@ -114,24 +122,24 @@ def as_found_by(
     The caller must hold an open what-if. `gone`: leases that the caller has already given back.
     """
     # Tolerate taints first: GPUs that entries keep on those nodes are not free either.
-    world.fleet.tolerate(wish.run.spec.tolerations)
-    end = min(FOREVER, start + wish.in_the_way)
-    uid = wish.run.uid
-    return calendar.apply(world, uid, span=wish.limit, start=start, end=end, gone=gone)
+    world.fleet.tolerate(request.run.spec.tolerations)
+    end = min(FOREVER, start + request.in_the_way)
+    uid = request.run.uid
+    return calendar.apply(world, uid, span=request.limit, start=start, end=end, gone=gone)
 
 
 def _elsewhere(
-    world: World, wish: StartRequest, locations: list[Location], start: Instant, now: Instant
+    world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
     """Admit without the nodes that rejected a bind, wherever they are (P3); None if that fails."""
-    shunned = [name for name in wish.want.last if name in world.fleet.nodes]
+    shunned = [name for name in request.placement.last if name in world.fleet.nodes]
     if not shunned:
         return None
     with world.what_if.opened():
         for name in shunned:
             world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
-        wish = _in_its_domain(world, wish, locations, start=start, now=now)
-        answer, _ = _admit(world, wish, locations, start, now)
+        request = _in_its_domain(world, request, locations, start=start, now=now)
+        answer, _ = _admit(world, request, locations, start, now)
     return answer if isinstance(answer, Admitted) else None
 
 
@@ -148,87 +156,95 @@ def owner_allowed(world: World, run: Run) -> Refused | None:
     )
 
 
-def no_such_flavor(want: PlacementRequest) -> Refused:
+def no_such_flavor(placement: PlacementRequest) -> Refused:
     return Refused(
         reason=Refusal.NO_SUCH_FLAVOR,
-        remedy=f"no node has {want.flavor} where this run may go; "
+        remedy=f"no node has {placement.flavor} where this run may go; "
         "check resources.gpuType and locality.selector",
-        asked=want.gpus,
-        short_by=want.gpus,
+        asked=placement.gpus,
+        short_by=placement.gpus,
     )
 
 
 def _held_or(
-    world: World, wish: StartRequest, locations: list[Location], refused: Refused
+    world: World, request: StartRequest, locations: list[Location], refused: Refused
 ) -> Refused:
     with world.what_if.opened():
-        world.fleet.tolerate(wish.run.spec.tolerations)
-        unheld = pack(world, wish.want, locations) if locations else refused
+        world.fleet.tolerate(request.run.spec.tolerations)
+        unheld = pack(world, request.placement, locations) if locations else refused
     if isinstance(unheld, Refused):  # held GPUs are not what it lacks
         return _as_asked(unheld, refused.trace, refused.elsewhere)
-    return replace(held(wish.want, refused.trace), elsewhere=refused.elsewhere)
+    return replace(held(request.placement, refused.trace), elsewhere=refused.elsewhere)
 
 
-def held(want: PlacementRequest, trace: tuple[CoverStep, ...]) -> Refused:
+def held(placement: PlacementRequest, trace: tuple[CoverStep, ...]) -> Refused:
     """Return the refusal of a run that would fit if plans and holds ahead did not need the GPUs."""
     return Refused(
         reason=Refusal.HELD,
-        remedy=f"{plural(want.gpus, 'GPU')} {'is' if want.gpus == 1 else 'are'} free "
+        remedy=f"{plural(placement.gpus, 'GPU')} {'is' if placement.gpus == 1 else 'are'} free "
         "but held for reservations ahead of it; a shorter "
         "runtime.maxDuration may let it pass in front",
-        asked=want.gpus,
+        asked=placement.gpus,
         trace=trace,
     )
 
 
 def _admit(
-    world: World, wish: StartRequest, locations: list[Location], start: Instant, now: Instant
+    world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> tuple[Admitted | Refused, list[Location]]:
     """Return the answer, and the locations that have payers."""
     funded: list[tuple[Location, Covered]] = []
     refusals: list[Refused] = []
-    for location, answer in _covers(world, wish, locations, start, now):
+    for location, answer in _covers(world, request, locations, start, now):
         if isinstance(answer, Covered):
             funded.append((location, answer))
         else:
             refusals.append(answer)
     paid = [location for location, _ in funded]
-    at_home = bool(wish.want.own_domains)
-    plan = _one_place(world, _at_home(wish) if at_home else wish, funded)
-    apart = at_home or (len(locations) > 1 and len(wish.want.groups) > 1)
-    if plan is None and wish.want.spread and apart:
-        plan = _group_by_group(world, wish, locations, start, now)
+    at_home = bool(request.placement.own_domains)
+    plan = _one_place(world, _at_home(request) if at_home else request, funded)
+    apart = at_home or (len(locations) > 1 and len(request.placement.groups) > 1)
+    if plan is None and request.placement.spread and apart:
+        plan = _group_by_group(world, request, locations, start, now)
     if plan is not None:
         return plan, paid
     if not funded:
         return next((each for each in refusals if each.time_may_help), refusals[0]), paid
-    short = pack(world, wish.want, paid)
+    short = pack(world, request.placement, paid)
     assert isinstance(short, Refused)
     trace = sorted(funded, key=preference)[0][1].trace
     asked = {step.envelope for each in refusals for step in each.trace}
     return _as_asked(short, trace, tuple(sorted(asked))), paid
 
 
-def _at_home(wish: StartRequest) -> StartRequest:
+def _at_home(request: StartRequest) -> StartRequest:
     """Return the request limited to one of the domains that the run already uses."""
-    want = wish.want
-    home = tuple(each for each in want.own_domains if not want.within or each in want.within)
+    placement = request.placement
+    home = tuple(
+        each for each in placement.own_domains if not placement.within or each in placement.within
+    )
     # If none of its own domains may be used, no domain may: none has an empty name.
-    return replace(wish, want=replace(want, within=home or ("",), own_domains=(), spread=False))
+    return replace(
+        request, placement=replace(placement, within=home or ("",), own_domains=(), spread=False)
+    )
 
 
 def _covers(
-    world: World, wish: StartRequest, locations: list[Location], start: Instant, now: Instant
+    world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> list[tuple[Location, Covered | Refused]]:
     """Return the cover for each location; locations with the same envelopes share one walk."""
     found: list[tuple[Location, Covered | Refused]] = []
     by_payers: dict[tuple[bool, ...], Covered | Refused] = {}
     for location in locations:
-        payers = paid_here(world, wish.want.flavor, location)
+        payers = paid_here(world, request.placement.flavor, location)
         known = by_payers.get(payers)
         if known is None:
-            ask = ask_for(
-                wish, location, wish.want.gpus, start=start, borrowed=wish.borrowed_already
+            ask = funding_request_for(
+                request,
+                location,
+                request.placement.gpus,
+                start=start,
+                borrowed=request.borrowed_already,
             )
             known = by_payers[payers] = cover(world, ask, now=now)
         found.append((location, known))
@@ -243,7 +259,7 @@ def _as_asked(
 
 
 def _one_place(
-    world: World, wish: StartRequest, funded: list[tuple[Location, Covered]]
+    world: World, request: StartRequest, funded: list[tuple[Location, Covered]]
 ) -> Admitted | None:
     """Return a plan for everything at one location: the best-paid one, among equals with least
     left over."""
@@ -252,7 +268,7 @@ def _one_place(
     while ranked:
         rank = preference(ranked[0])[:2]
         equals = [each for each in ranked if preference(each)[:2] == rank]
-        found = _among_equals(world, wish, equals)
+        found = _among_equals(world, request, equals)
         if found is not None:
             return found if len(ranked) == len(funded) else replace(found, first_trace=first)
         ranked = ranked[len(equals) :]
@@ -260,18 +276,18 @@ def _one_place(
 
 
 def _among_equals(
-    world: World, wish: StartRequest, equals: list[tuple[Location, Covered]]
+    world: World, request: StartRequest, equals: list[tuple[Location, Covered]]
 ) -> Admitted | None:
     covers = dict(equals)
     # The usual case: one domain that holds all leaves less over than a spread.
-    packed = pack_in_one_domain(world, wish.want, [location for location, _ in equals])
+    packed = pack_in_one_domain(world, request.placement, [location for location, _ in equals])
     if packed is not None:
         node = world.fleet.nodes[packed.places[0].node].node
         location = (node.region, node.cluster)
         return Admitted(covered=((location, covers[location]),), packed=packed)
     best: tuple[int, Location, Packed] | None = None
     for location, _ in equals:
-        answer = try_pack(world, wish.want, [location])
+        answer = try_pack(world, request.placement, [location])
         if answer is not None:
             left = sum(free for _, free in answer.left_over)
             if best is None or (left, location) < best[:2]:
@@ -282,17 +298,21 @@ def _among_equals(
 
 
 def _group_by_group(
-    world: World, wish: StartRequest, locations: list[Location], start: Instant, now: Instant
+    world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
     """Place each group at the best-paid location, on top of the groups before it.
 
     Domains that the run already uses come before all others. If some group finds no place, groups
     before it make way: each takes the best place that leaves one for the others.
     """
-    seating = _GroupPlacement(world, wish, locations, start=start, now=now)
+    seating = _GroupPlacement(world, request, locations, start=start, now=now)
     with world.what_if.opened():
         found = seating.seat_all()
-    if found is None and len(locations) > 1 and fits(world, _anywhere(wish.want), locations):
+    if (
+        found is None
+        and len(locations) > 1
+        and fits(world, _anywhere(request.placement), locations)
+    ):
         with world.what_if.opened():
             found = seating.seat_all_somehow()
     if found is None:
@@ -315,16 +335,16 @@ class _GroupPlacement:
     def __init__(
         self,
         world: World,
-        wish: StartRequest,
+        request: StartRequest,
         locations: list[Location],
         *,
         start: Instant,
         now: Instant,
     ) -> None:
-        self._world, self._wish = world, wish
+        self._world, self._request = world, request
         self._locations = locations
         self._start, self._now = start, now
-        self._borrowed = wish.borrowed_already
+        self._borrowed = request.borrowed_already
         self._left = _SEATS_TRIED_MAX
         # counts of groups per location from which no solution was found
         self._in_vain: set[tuple[int, ...]] = set()
@@ -332,10 +352,10 @@ class _GroupPlacement:
     def seat_all(self) -> list[_Seat] | None:
         """Give each group its best place; None if some group finds none."""
         found: list[_Seat] = []
-        for group in self._wish.want.groups:
+        for group in self._request.placement.groups:
             seat = self._best(group, self._locations)
             if seat is None:
-                self._borrowed = self._wish.borrowed_already
+                self._borrowed = self._request.borrowed_already
                 return None
             self._sit_down(seat)
             found.append(seat)
@@ -347,7 +367,7 @@ class _GroupPlacement:
         return self._seat_the_rest([])
 
     def _seat_the_rest(self, before: list[_Seat]) -> list[_Seat] | None:
-        groups = self._wish.want.groups
+        groups = self._request.placement.groups
         if len(before) == len(groups):
             return before
         counts = tuple(sum(seat[0] == each for seat in before) for each in self._locations)
@@ -374,7 +394,7 @@ class _GroupPlacement:
     def _best(self, group: int, locations: list[Location]) -> _Seat | None:
         return _one_group(
             self._world,
-            self._wish,
+            self._request,
             group,
             locations,
             start=self._start,
@@ -383,20 +403,20 @@ class _GroupPlacement:
         )
 
     def _sit_down(self, seat: _Seat) -> None:
-        world, wish = self._world, self._wish
-        claims = claim_on_top(world, wish, seat[1], start=self._start)
+        world, request = self._world, self._request
+        claims = claim_on_top(world, request, seat[1], start=self._start)
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)
         for pod in seat[2].places:
-            world.fleet.plan_pod(pod.node, shape_of(wish.want))
+            world.fleet.plan_pod(pod.node, shape_of(request.placement))
 
 
-def _anywhere(want: PlacementRequest) -> PlacementRequest:
-    return replace(want, own_domains=())
+def _anywhere(placement: PlacementRequest) -> PlacementRequest:
+    return replace(placement, own_domains=())
 
 
 def _one_group(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     group: int,
     locations: list[Location],
     *,
@@ -404,17 +424,17 @@ def _one_group(
     now: Instant,
     borrowed: int,
 ) -> tuple[Location, Covered, Packed] | None:
-    single = replace(wish.want, groups=(group,))
-    alone = StartRequest(run=wish.run, want=single, span=wish.span)
+    single = replace(request.placement, groups=(group,))
+    alone = StartRequest(run=request.run, placement=single, span=request.span)
     funded = []
     for location in locations:
-        ask = ask_for(alone, location, single.gpus, start=start, borrowed=borrowed)
+        ask = funding_request_for(alone, location, single.gpus, start=start, borrowed=borrowed)
         covered = cover(world, ask, now=now)
         if isinstance(covered, Covered):
             funded.append((location, covered))
     found = _one_place(world, _at_home(alone), funded) if single.own_domains else None
     if found is None:
-        away = replace(alone, want=_anywhere(single))
+        away = replace(alone, placement=_anywhere(single))
         found = _one_place(world, away, funded)
     if found is None:
         return None

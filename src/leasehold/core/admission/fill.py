@@ -7,7 +7,7 @@ that already respects the plans ahead.
 
 from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import Lease, Location, Role
-from leasehold.core.funding.claims import ask_for, preference
+from leasehold.core.funding.claims import funding_request_for, preference
 from leasehold.core.funding.cover import cover
 from leasehold.core.placement.drain import is_spoken_for
 from leasehold.core.placement.pack import best_node, candidate_pools, pods_room, shape_of
@@ -20,7 +20,7 @@ from leasehold.core.world.world import World
 
 
 def fill(
-    world: World, wish: StartRequest, calendar: Calendar, *, now: Instant
+    world: World, request: StartRequest, calendar: Calendar, *, now: Instant
 ) -> Admitted | Refused:
     """Return a place for the whole run in one location, or why there is none.
 
@@ -29,10 +29,12 @@ def fill(
     """
     refused: Refused | None = None
     found: list[Admitted] = []
-    seats = _Seats(world, wish, calendar, now=now)
-    for location in locations_for(world, wish.run.spec):
-        gpus = wish.want.pods * wish.want.pod_gpus * len(wish.want.groups)
-        ask = ask_for(wish, location, gpus, start=now, borrowed=wish.borrowed_already)
+    seats = _Seats(world, request, calendar, now=now)
+    for location in locations_for(world, request.run.spec):
+        gpus = request.placement.pods * request.placement.pod_gpus * len(request.placement.groups)
+        ask = funding_request_for(
+            request, location, gpus, start=now, borrowed=request.borrowed_already
+        )
         covered = cover(world, ask, now=now)
         if isinstance(covered, Refused):
             refused = refused or covered
@@ -46,8 +48,8 @@ def fill(
     return refused or Refused(
         reason=Refusal.CAPACITY,
         remedy="neither free GPUs nor spares of other runs have room for it",
-        asked=wish.want.gpus,
-        short_by=wish.want.gpus,
+        asked=request.placement.gpus,
+        short_by=request.placement.gpus,
     )
 
 
@@ -55,18 +57,18 @@ class _Seats:
     """Places for pods of one run, on free GPUs and on spares."""
 
     def __init__(
-        self, world: World, wish: StartRequest, calendar: Calendar, *, now: Instant
+        self, world: World, request: StartRequest, calendar: Calendar, *, now: Instant
     ) -> None:
         self._world = world
-        self._wish = wish
+        self._request = request
         self._calendar = calendar
-        self._now, self._until = now, min(FOREVER, now + wish.in_the_way)
-        self._shape = shape_of(wish.want)
+        self._now, self._until = now, min(FOREVER, now + request.in_the_way)
+        self._shape = shape_of(request.placement)
         self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # node -> slots of one pod each
 
     def deal_all(self, location: Location) -> list[PodPlace] | None:
-        want = self._wish.want
-        pools = candidate_pools(self._world.fleet, want, [location])
+        placement = self._request.placement
+        pools = candidate_pools(self._world.fleet, placement, [location])
         self._on_spares = {
             name: seats
             for pool in pools
@@ -74,10 +76,10 @@ class _Seats:
             if name in self._world.fleet.fillable and (seats := self._seats_on(name))
         }
         with self._world.what_if.opened():
-            pods = self._deal(want.groups, pools)
-            if pods is None and want.spread:
+            pods = self._deal(placement.groups, pools)
+            if pods is None and placement.spread:
                 pods = []
-                for group in want.groups:
+                for group in placement.groups:
                     one = self._deal((group,), pools)
                     if one is None:
                         pods = None
@@ -90,8 +92,8 @@ class _Seats:
 
         Tries the run's own domains first, then those with the fewest seats.
         """
-        needed = self._wish.want.pods * len(groups)
-        own = self._wish.want.own_domains
+        needed = self._request.placement.pods * len(groups)
+        own = self._request.placement.own_domains
         rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
         for _, room, _, pool in sorted(rooms, key=lambda each: each[:3]):
             if room >= needed:
@@ -111,12 +113,12 @@ class _Seats:
     def _deal_in(self, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
         """Place pods on free GPUs first, because a filler on a spare ends when the spare is
         needed."""
-        want, fleet = self._wish.want, self._world.fleet
+        placement, fleet = self._request.placement, self._world.fleet
         pods: list[PodPlace] = []
         for group in groups:
-            for index in range(want.pods):
+            for index in range(placement.pods):
                 on_spare: tuple[int, ...] = ()
-                name = best_node(fleet, pool, self._shape, frozenset(want.last))
+                name = best_node(fleet, pool, self._shape, frozenset(placement.last))
                 if name is not None:
                     fleet.plan_pod(name, self._shape)
                 else:
@@ -126,7 +128,11 @@ class _Seats:
                     name, on_spare = seat
                 pods.append(
                     PodPlace(
-                        group=group, index=index, node=name, gpus=want.pod_gpus, on_spare=on_spare
+                        group=group,
+                        index=index,
+                        node=name,
+                        gpus=placement.pod_gpus,
+                        on_spare=on_spare,
                     )
                 )
         return pods
@@ -161,10 +167,10 @@ class _Seats:
         return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
     def _is_counted_on(self, name: str) -> bool:
-        span = self._wish.limit
+        span = self._request.limit
         return any(
             self._now < entry.end and entry.start < self._until
-            for entry in self._calendar.entries_on(name, self._wish.run.uid, span)
+            for entry in self._calendar.entries_on(name, self._request.run.uid, span)
         )
 
     def _is_needed(self, spare: Lease) -> bool:

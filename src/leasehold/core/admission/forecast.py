@@ -42,7 +42,7 @@ class Forecast(Record):
 
 def forecast(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     *,
     outlook: Outlook,
@@ -53,22 +53,22 @@ def forecast(
 ) -> Forecast:
     """Return the first instant after `now` at which cover and pack both succeed, if one is known.
     Only instants in [`not_before`, `not_after`) are tried."""
-    seen = outlook.pods_for(wish.run.uid, wish.in_the_way, wish.limit)
-    least = _pods_at_once(wish)
+    seen = outlook.pods_for(request.run.uid, request.in_the_way, request.limit)
+    least = _pods_at_once(request)
     pods = {
         domain: times
-        for domain in _domains(world, wish)
+        for domain in _domains(world, request)
         if len(times := seen[domain]) >= least and times[least - 1] < not_after
     }
     fleeting: set[str] = set()
-    if wish.span is not None:
+    if request.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
-    room = _room(wish, pods, fleeting)
+    room = _room(request, pods, fleeting)
     first = next(room, None)
     if first is None:
         return Forecast(known=None)
-    others = _Others(world, wish, calendar, outlook=outlook, first=first, now=now)
+    others = _Others(world, request, calendar, outlook=outlook, first=first, now=now)
     others.wait_for(refused)
     lacks_money = refused.reason.is_about_money
     last = max(now, not_before - 1)
@@ -79,15 +79,15 @@ def forecast(
             continue
         last = at
         world.steps.take()
-        unpaid = nobody_pays(world, wish, calendar, at=at, now=now) if lacks_money else None
+        unpaid = nobody_pays(world, request, calendar, at=at, now=now) if lacks_money else None
         if unpaid is not None:
             others.wait_for(unpaid)
             continue
         with world.what_if.opened():
-            ended = _ended(world, wish, pods, at, now)
+            ended = _ended(world, request, pods, at, now)
             for name in ended:
                 world.fleet.give(world.leases[name])
-            plan = admit(world, wish, calendar, start=at, now=now, gone=frozenset(ended))
+            plan = admit(world, request, calendar, start=at, now=now, gone=frozenset(ended))
         if isinstance(plan, Admitted):
             return Forecast(known=_known(world, at, plan, now), asked=others.asked)
         others.wait_for(plan)
@@ -97,7 +97,7 @@ def forecast(
 
 def is_ever_paid(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     *,
     outlook: Outlook,
@@ -107,43 +107,49 @@ def is_ever_paid(
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
     """Return whether it has payers now or at an instant that is known, wherever there is room, and
     the envelopes that were asked. `returned`: leases whose money comes back."""
-    others = _Others(world, wish, calendar, outlook=outlook, first=now, now=now)
+    others = _Others(world, request, calendar, outlook=outlook, first=now, now=now)
     last = now - 1
     for at in chain((now,), others.between(iter(()))):
         if not last < at < FOREVER:
             continue
         last = at
-        unpaid = nobody_pays(world, wish, calendar, at=at, now=now, rooms=rooms, returned=returned)
+        unpaid = nobody_pays(
+            world, request, calendar, at=at, now=now, rooms=rooms, returned=returned
+        )
         if unpaid is None:
             return True, others.asked
         others.wait_for(unpaid)
     return False, others.asked
 
 
-def _domains(world: World, wish: StartRequest) -> list[str]:
-    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
+def _domains(world: World, request: StartRequest) -> list[str]:
+    pools = candidate_pools(world.fleet, request.placement, locations_for(world, request.run.spec))
     return [pool.domain for pool in pools]
 
 
-def _pods_at_once(wish: StartRequest) -> int:
+def _pods_at_once(request: StartRequest) -> int:
     """Return how many pods must fit into one domain."""
-    want = wish.want
-    return (want.pods + want.spares) * (1 if want.spread else len(want.groups))
+    placement = request.placement
+    return (placement.pods + placement.spares) * (1 if placement.spread else len(placement.groups))
 
 
 def _room(
-    wish: StartRequest, pods: dict[str, list[Instant]], fleeting: set[str]
+    request: StartRequest, pods: dict[str, list[Instant]], fleeting: set[str]
 ) -> Iterator[Instant]:
     """Yield the instants at which the run may have room, in order. Where room is `fleeting` there
     may be less of it than was counted, until more comes."""
-    want, least, groups = wish.want, _pods_at_once(wish), len(wish.want.groups)
+    placement, least, groups = (
+        request.placement,
+        _pods_at_once(request),
+        len(request.placement.groups),
+    )
     # The first instant with room for n groups is the n-th of all groups' instants, if they may be
     # in several domains. They are merged lazily: there may be tens of thousands, and the first few
     # decide.
-    step = least if want.spread else 1
+    step = least if placement.spread else 1
     room: Iterator[Instant] = islice(
         merge(*(times[least - 1 :: step] for times in pods.values())),
-        groups - 1 if want.spread else 0,
+        groups - 1 if placement.spread else 0,
         None,
     )
     first = next(room, None)
@@ -157,18 +163,18 @@ def _room(
 
 
 def _ended(
-    world: World, wish: StartRequest, pods: dict[str, list[Instant]], at: Instant, now: Instant
+    world: World, request: StartRequest, pods: dict[str, list[Instant]], at: Instant, now: Instant
 ) -> list[str]:
     """Leases that have ended by then, in those domains that then have room for a group.
 
     Domains without room are of no interest to pack, and there may be hundreds of them.
     """
-    per_group = wish.want.pods + wish.want.spares
+    per_group = request.placement.pods + request.placement.spares
     nodes = [
         name
         for domain, times in sorted(pods.items())
         if len(times) >= per_group and times[per_group - 1] <= at
-        for name in world.fleet.pools[(wish.want.flavor, domain)].nodes
+        for name in world.fleet.pools[(request.placement.flavor, domain)].nodes
     ]
     return leases_ended_by(world, nodes, at, now)
 
@@ -199,7 +205,7 @@ class _Others:
     def __init__(
         self,
         world: World,
-        wish: StartRequest,
+        request: StartRequest,
         calendar: Calendar,
         *,
         outlook: Outlook,
@@ -207,12 +213,12 @@ class _Others:
         now: Instant,
     ) -> None:
         """`first`: no earlier instant is of interest."""
-        self._world, self._wish, self._calendar = world, wish, calendar
+        self._world, self._request, self._calendar = world, request, calendar
         self._outlook, self._first, self._now = outlook, first, now
         self._asked: set[EnvelopeKey] = set()
         self._heap: list[tuple[Instant, int, Iterator[Instant]]] = []  # the next of each source
         self._sources = count()
-        self._add(iter(sorted(_openings(world, wish.want.flavor, now))))
+        self._add(iter(sorted(_openings(world, request.placement.flavor, now))))
 
     @property
     def asked(self) -> frozenset[EnvelopeKey]:
@@ -236,9 +242,9 @@ class _Others:
     def _add_cheaper_hours(self, key: EnvelopeKey) -> None:
         """Ends of entries at which GPU-hours cost less: less of the window is left, or less time
         until a planned start, beyond which a run without a limit has to be paid for."""
-        world, span = self._world, self._wish.span
+        world, span = self._world, self._request.span
         envelope = world.envelopes[key]
-        if has_ample_hours(world, self._wish, key, now=self._now):
+        if has_ample_hours(world, self._request, key, now=self._now):
             return
         length = world.policy.accounting_horizon if span is None else span
         if envelope.end < FOREVER:

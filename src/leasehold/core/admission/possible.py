@@ -26,31 +26,31 @@ from leasehold.core.world.world import World
 Resource = Literal["GPUs", "CPU", "memory"]
 
 
-def never_fits(world: World, wish: StartRequest) -> Refused | None:
+def never_fits(world: World, request: StartRequest) -> Refused | None:
     """Return why the existing nodes could not hold the run even if they were empty; None if they
     could."""
-    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
+    pools = candidate_pools(world.fleet, request.placement, locations_for(world, request.run.spec))
     if not pools:
-        return no_such_flavor(wish.want)
-    want = wish.want
-    if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
-        want = replace(want, groups=want.groups[:1])
+        return no_such_flavor(request.placement)
+    placement = request.placement
+    if request.run.spec.gang is Gang.GROUP:  # its groups may start one after another
+        placement = replace(placement, groups=placement.groups[:1])
     return (
-        _no_place_for_spares(world.fleet, want, pools)
-        or _pod_too_large(world.fleet, want, pools)
-        or _too_many(want, pools)
+        _no_place_for_spares(world.fleet, placement, pools)
+        or _pod_too_large(world.fleet, placement, pools)
+        or _too_many(placement, pools)
     )
 
 
 def never_paid(
-    world: World, wish: StartRequest, empty: Accounts, *, now: Instant
+    world: World, request: StartRequest, empty: Accounts, *, now: Instant
 ) -> Refused | None:
     """Return why its budgets could not pay for the run even if nothing else ran; None if they
     might.
 
     `empty`: the accounts without open leases.
     """
-    flavor = wish.want.flavor
+    flavor = request.placement.flavor
     openings = {
         envelope.start
         for envelope in world.envelopes.values()
@@ -58,49 +58,51 @@ def never_paid(
     }
     bare = copy(world)
     bare.accounts = empty
-    if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
-        wish = replace(wish, want=replace(wish.want, groups=wish.want.groups[:1]))
-    rooms = could_hold(world, wish)
+    if request.run.spec.gang is Gang.GROUP:  # its groups may start one after another
+        request = replace(
+            request, placement=replace(request.placement, groups=request.placement.groups[:1])
+        )
+    rooms = could_hold(world, request)
     first: Refused | None = None
     for at in (now, *sorted(openings)):
-        answer = paid_on_empty_fleet(bare, wish, rooms, at=at, now=now)
+        answer = paid_on_empty_fleet(bare, request, rooms, at=at, now=now)
         if answer is None:
             return None
         first = first or answer
     return first
 
 
-def could_hold(world: World, wish: StartRequest) -> dict[Location, int]:
+def could_hold(world: World, request: StartRequest) -> dict[Location, int]:
     """Return location -> number of its groups that fit there if it is empty.
 
     Only locations that could hold the whole run, or one group if the groups may be in several; all
     locations if there are none.
     """
-    want, locations = wish.want, locations_for(world, wish.run.spec)
-    is_split = (want.spread and len(locations) > 1) or wish.run.spec.gang is Gang.GROUP
-    needed = 1 if is_split else len(want.groups)
-    rooms = {location: _groups_in(world.fleet, want, location) for location in locations}
+    placement, locations = request.placement, locations_for(world, request.run.spec)
+    is_split = (placement.spread and len(locations) > 1) or request.run.spec.gang is Gang.GROUP
+    needed = 1 if is_split else len(placement.groups)
+    rooms = {location: _groups_in(world.fleet, placement, location) for location in locations}
     return {place: room for place, room in rooms.items() if room >= needed} or rooms
 
 
-def _groups_in(fleet: Fleet, want: PlacementRequest, location: Location) -> int:
-    pools = candidate_pools(fleet, want, [location])
+def _groups_in(fleet: Fleet, placement: PlacementRequest, location: Location) -> int:
+    pools = candidate_pools(fleet, placement, [location])
     rooms = [
-        sum(count * _pods_on(size, want) for size, count in pool.sizes.items())
-        // (want.pods + want.spares)
+        sum(count * _pods_on(size, placement) for size, count in pool.sizes.items())
+        // (placement.pods + placement.spares)
         for pool in pools
     ]
-    return sum(rooms) if want.spread else max(rooms, default=0)
+    return sum(rooms) if placement.spread else max(rooms, default=0)
 
 
-def _pod_too_large(fleet: Fleet, want: PlacementRequest, pools: list[Pool]) -> Refused | None:
+def _pod_too_large(fleet: Fleet, placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
     sizes = {size for pool in pools for size in pool.sizes}
-    if any(_pods_on(size, want) for size in sizes):
+    if any(_pods_on(size, placement) for size in sizes):
         return None
     asked: dict[Resource, int] = {
-        "GPUs": want.pod_gpus,
-        "CPU": want.cpu_milli,
-        "memory": want.memory_bytes,
+        "GPUs": placement.pod_gpus,
+        "CPU": placement.cpu_milli,
+        "memory": placement.memory_bytes,
     }
     most: dict[Resource, int] = {
         "GPUs": max(size.gpus for size in sizes),
@@ -110,12 +112,14 @@ def _pod_too_large(fleet: Fleet, want: PlacementRequest, pools: list[Pool]) -> R
     short = next((each for each in asked if asked[each] > most[each]), None)
     if short is None:
         words = [_words(each, asked[each]) for each in asked if asked[each]]
-        remedy = f"a pod asks for {' and '.join(words)}, and no node with {want.flavor} has it all"
+        remedy = (
+            f"a pod asks for {' and '.join(words)}, and no node with {placement.flavor} has it all"
+        )
     else:
         name = _with_most(fleet, pools, short, most[short])
         remedy = (
             f"a pod asks for {_words(short, asked[short])}, and the largest node with "
-            f"{want.flavor} ({name}) has {_words(short, most[short])}"
+            f"{placement.flavor} ({name}) has {_words(short, most[short])}"
         )
     what = "GPUs per pod" if short == "GPUs" else "resources.requests"
     return Refused(
@@ -126,71 +130,78 @@ def _pod_too_large(fleet: Fleet, want: PlacementRequest, pools: list[Pool]) -> R
     )
 
 
-def _too_many(want: PlacementRequest, pools: list[Pool]) -> Refused | None:
+def _too_many(placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
     """Return the refusal if all nodes together are too small; each group must be within one
     domain."""
-    per_group = want.pods + want.spares
+    per_group = placement.pods + placement.spares
     pods = [
-        sum(count * _pods_on(size, want) for size, count in each.sizes.items()) for each in pools
+        sum(count * _pods_on(size, placement) for size, count in each.sizes.items())
+        for each in pools
     ]
     rooms = [room // per_group for room in pods]
-    groups = sum(rooms) if want.spread else max(rooms)
-    if groups >= len(want.groups):
+    groups = sum(rooms) if placement.spread else max(rooms)
+    if groups >= len(placement.groups):
         return None
     if not max(rooms):
         most = max(pods)
         domain = pools[pods.index(most)].domain
         why = (
-            f"a group of {plural(want.gpus_per_group, 'GPU')} lies within one domain, and the "
-            f"largest with {want.flavor} ({domain}) has room for {most * want.pod_gpus} in pods of "
-            f"{want.pod_gpus}"
+            f"a group of {plural(placement.gpus_per_group, 'GPU')} lies within one domain, and the "
+            f"largest with {placement.flavor} ({domain}) has room for "
+            f"{most * placement.pod_gpus} in pods of {placement.pod_gpus}"
         )
-        limit = most * want.pod_gpus
+        limit = most * placement.pod_gpus
     else:
-        limit = groups * want.gpus_per_group
-        where = "together" if want.spread else "within one domain"
+        limit = groups * placement.gpus_per_group
+        where = "together" if placement.spread else "within one domain"
         why = (
-            f"it asks for {plural(want.gpus, 'GPU')}, and the nodes with {want.flavor} have room "
-            f"for {limit} {where}, in groups of {want.gpus_per_group} and pods of {want.pod_gpus}"
+            f"it asks for {plural(placement.gpus, 'GPU')}, and the nodes with {placement.flavor} "
+            f"have room for {limit} {where}, in groups of {placement.gpus_per_group} and pods of "
+            f"{placement.pod_gpus}"
         )
     return Refused(
         reason=Refusal.FLEET_TOO_SMALL,
         remedy=f"{why}, if nothing else ran; ask for less, or add nodes",
-        asked=want.gpus,
-        short_by=want.gpus - limit,
+        asked=placement.gpus,
+        short_by=placement.gpus - limit,
         limit=limit,
     )
 
 
-def _no_place_for_spares(fleet: Fleet, want: PlacementRequest, pools: list[Pool]) -> Refused | None:
+def _no_place_for_spares(
+    fleet: Fleet, placement: PlacementRequest, pools: list[Pool]
+) -> Refused | None:
     """Return the refusal if spares are restricted to reserved nodes, and these are too few."""
-    if not want.spares or not want.spares_on_reserved:
+    if not placement.spares or not placement.spares_on_reserved:
         return None
     nodes = [[fleet.nodes[name].node for name in pool.nodes] for pool in pools]
     reserved = [[node for node in each if node.is_reserved] for each in nodes]
-    rooms = [sum(node.gpus // want.pod_gpus for node in each) // want.spares for each in reserved]
-    if (sum(rooms) if want.spread else max(rooms)) >= len(want.groups):
+    rooms = [
+        sum(node.gpus // placement.pod_gpus for node in each) // placement.spares
+        for each in reserved
+    ]
+    if (sum(rooms) if placement.spread else max(rooms)) >= len(placement.groups):
         return None
-    spares = want.spares * want.pod_gpus
+    spares = placement.spares * placement.pod_gpus
     return Refused(
         reason=Refusal.NO_PLACE_FOR_SPARES,
         remedy=f"it asks for spares of {plural(spares, 'GPU')} for each group. They have no pod "
         "that other schedulers would see, so they lie only on nodes with the taint "
         f"{GROUP}/fleet, which {sum(map(len, reserved))} of {sum(map(len, nodes))} nodes with "
-        f"{want.flavor} have: taint more of them (kubectl taint node NODE {GROUP}/fleet=:"
+        f"{placement.flavor} have: taint more of them (kubectl taint node NODE {GROUP}/fleet=:"
         "NoSchedule), or write no sparesPerGroup",
-        asked=want.gpus,
+        asked=placement.gpus,
         limit=sum(rooms) * spares,
     )
 
 
-def _pods_on(size: Size, want: PlacementRequest) -> int:
+def _pods_on(size: Size, placement: PlacementRequest) -> int:
     """Return how many pods fit on an empty node of this size."""
-    room = min(size.gpus // want.pod_gpus, size.pods_max)
-    if want.cpu_milli:
-        room = min(room, size.cpu_milli // want.cpu_milli)
-    if want.memory_bytes:
-        room = min(room, size.memory_bytes // want.memory_bytes)
+    room = min(size.gpus // placement.pod_gpus, size.pods_max)
+    if placement.cpu_milli:
+        room = min(room, size.cpu_milli // placement.cpu_milli)
+    if placement.memory_bytes:
+        room = min(room, size.memory_bytes // placement.memory_bytes)
     return room
 
 

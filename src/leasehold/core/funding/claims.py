@@ -8,10 +8,10 @@ from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import World
 
 
-def ask_for(
-    wish: StartRequest, location: Location, gpus: int, *, start: Instant, borrowed: int
+def funding_request_for(
+    request: StartRequest, location: Location, gpus: int, *, start: Instant, borrowed: int
 ) -> FundingRequest:
-    spec = wish.run.spec
+    spec = request.run.spec
     return FundingRequest(
         owner=spec.owner,
         flavor=spec.flavor,
@@ -19,8 +19,8 @@ def ask_for(
         cluster=location[1],
         gpus=gpus,
         start=start,
-        span=wish.span,
-        linger=wish.linger,
+        span=request.span,
+        linger=request.linger,
         funding=spec.funding,
         borrowed_already=borrowed,
     )
@@ -47,19 +47,21 @@ def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
     return shares[Relation.BORROWED], shares[Relation.SHARED], funded[0]
 
 
-def claims_of(world: World, wish: StartRequest, covered: Covered, *, start: Instant) -> list[Claim]:
+def claims_of(
+    world: World, request: StartRequest, covered: Covered, *, start: Instant
+) -> list[Claim]:
     """Return the claims that a plan has on its payers."""
     claims = []
     for segment in covered.segments:
         until = world.envelopes[segment.envelope].end
-        span = world.policy.accounting_horizon if wish.span is None else wish.span
+        span = world.policy.accounting_horizon if request.span is None else request.span
         committed = max(0, min(start + span, until) - start)
         claims.append(
             Claim(
-                uid=wish.run.uid,
+                uid=request.run.uid,
                 payer=segment.envelope,
                 start=start,
-                end=min(FOREVER, start + wish.end_after),
+                end=min(FOREVER, start + request.end_after),
                 gpus=segment.gpus,
                 borrowed=segment.relation is Relation.BORROWED,
                 gpu_ms=segment.gpus * committed,
@@ -69,13 +71,13 @@ def claims_of(world: World, wish: StartRequest, covered: Covered, *, start: Inst
 
 
 def claim_on_top(
-    world: World, wish: StartRequest, covered: Covered, *, start: Instant
+    world: World, request: StartRequest, covered: Covered, *, start: Instant
 ) -> list[Claim]:
     """Claim the money of one group, so that it pays for no other group, and return the claims.
 
     The caller must hold an open what-if.
     """
-    claims = claims_of(world, wish, covered, start=start)
+    claims = claims_of(world, request, covered, start=start)
     for claim in claims:
         world.accounts.claim(claim)
     return claims

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import EnvelopeKey, Location
-from leasehold.core.funding.claims import ask_for, claim_on_top, paid_here
+from leasehold.core.funding.claims import claim_on_top, funding_request_for, paid_here
 from leasehold.core.funding.cover import cover
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import Instant
@@ -25,7 +25,7 @@ _TRIES_MAX = 256  # in search of payers for all groups
 
 def funded(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     at: Instant,
     now: Instant,
     *,
@@ -36,20 +36,24 @@ def funded(
     If its groups may be split over locations, each must be able to pay for one group, and all of
     them together for the whole run.
     """
-    gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
-    answers = [_cover(world, wish, each, gpus, at=at, now=now) for each in locations]
+    gpus = (
+        request.placement.gpus_per_group
+        if is_split(world, request, locations)
+        else request.placement.gpus
+    )
+    answers = [_cover(world, request, each, gpus, at=at, now=now) for each in locations]
     paired = zip(locations, answers, strict=True)
     funded = [location for location, each in paired if isinstance(each, Covered)]
     if not funded:
         return _first_refusal(answers)
-    if is_split(world, wish, locations):
-        return _funded_together(world, wish, locations, at, now) or funded
+    if is_split(world, request, locations):
+        return _funded_together(world, request, locations, at, now) or funded
     return funded
 
 
 def paid_on_empty_fleet(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     rooms: Mapping[Location, int],
     *,
     at: Instant,
@@ -60,16 +64,18 @@ def paid_on_empty_fleet(
 
     `rooms`: location -> number of groups it could hold if it were empty.
     """
-    want, groups = wish.want, len(wish.want.groups)
+    placement, groups = request.placement, len(request.placement.groups)
     answers = {
-        location: _cover(world, wish, location, want.gpus, at=at, now=now, but=but)
+        location: _cover(world, request, location, placement.gpus, at=at, now=now, but=but)
         for location in rooms
     }
     paid = [location for location, answer in answers.items() if isinstance(answer, Covered)]
     if any(rooms[location] >= groups for location in paid):
         return None
-    is_split = want.spread and groups > 1 and len(rooms) > 1
-    if is_split and not _funded_together(world, wish, list(rooms), at, now, rooms=rooms, but=but):
+    is_split = placement.spread and groups > 1 and len(rooms) > 1
+    if is_split and not _funded_together(
+        world, request, list(rooms), at, now, rooms=rooms, but=but
+    ):
         return None
     if not paid:
         return _first_refusal(list(answers.values()))
@@ -77,13 +83,13 @@ def paid_on_empty_fleet(
         reason=Refusal.CAPACITY,
         remedy="where it would be paid for, too few nodes could hold it, even if they were empty; "
         "name other sponsors, or ask for less",
-        asked=want.gpus,
+        asked=placement.gpus,
     )
 
 
 def nobody_pays(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     *,
     at: Instant,
@@ -99,28 +105,28 @@ def nobody_pays(
     - `but`: envelopes that must not pay
     """
     with world.what_if.opened():
-        calendar.respect(world, wish.run.uid, wish.limit)
+        calendar.respect(world, request.run.uid, request.limit)
         for name in sorted(returned):
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         if rooms is not None:
-            answer = paid_on_empty_fleet(world, wish, rooms, at=at, now=now, but=but)
+            answer = paid_on_empty_fleet(world, request, rooms, at=at, now=now, but=but)
         else:
-            locations = locations_for(world, wish.run.spec)
-            found = funded(world, wish, at, now, locations=locations)
+            locations = locations_for(world, request.run.spec)
+            found = funded(world, request, at, now, locations=locations)
             answer = found if isinstance(found, Refused) else None
     return answer
 
 
-def is_split(world: World, wish: StartRequest, locations: Sequence[Location]) -> bool:
+def is_split(world: World, request: StartRequest, locations: Sequence[Location]) -> bool:
     """Return whether the groups may be in several locations that have different payers."""
-    if not wish.want.spread or len(wish.want.groups) == 1:
+    if not request.placement.spread or len(request.placement.groups) == 1:
         return False
-    return len({paid_here(world, wish.want.flavor, location) for location in locations}) > 1
+    return len({paid_here(world, request.placement.flavor, location) for location in locations}) > 1
 
 
 def _cover(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     location: Location,
     gpus: int,
     *,
@@ -129,13 +135,15 @@ def _cover(
     borrowed: int = 0,
     but: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | Refused:
-    ask = ask_for(wish, location, gpus, start=at, borrowed=wish.borrowed_already + borrowed)
+    ask = funding_request_for(
+        request, location, gpus, start=at, borrowed=request.borrowed_already + borrowed
+    )
     return cover(world, replace(ask, except_for=but) if but else ask, now=now)
 
 
 def _funded_together(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     locations: list[Location],
     at: Instant,
     now: Instant,
@@ -150,8 +158,8 @@ def _funded_together(
     left = {} if rooms is None else dict(rooms)
     refused = None
     with world.what_if.opened():
-        bills = GroupPayers(world, wish, at=at, now=now, but=but)
-        for _ in wish.want.groups:
+        bills = GroupPayers(world, request, at=at, now=now, but=but)
+        for _ in request.placement.groups:
             open_ = [location for location in locations if left.get(location, 1) > 0]
             answers = [bills.of(location) for location in open_]
             paired = zip(open_, answers, strict=True)
@@ -164,8 +172,8 @@ def _funded_together(
                 left[funded] -= 1
     if refused is not None and rooms is not None:
         with world.what_if.opened():
-            bills = GroupPayers(world, wish, at=at, now=now, but=but)
-            if bills.pay_somehow(dict(rooms), len(wish.want.groups)):
+            bills = GroupPayers(world, request, at=at, now=now, but=but)
+            if bills.pay_somehow(dict(rooms), len(request.placement.groups)):
                 return None
     return refused
 
@@ -176,14 +184,14 @@ class GroupPayers:
     def __init__(
         self,
         world: World,
-        wish: StartRequest,
+        request: StartRequest,
         *,
         at: Instant,
         now: Instant,
         but: tuple[EnvelopeKey, ...] = (),
     ) -> None:
         self._world = world
-        self._wish = wish
+        self._request = request
         self._at, self._now, self._but = at, now, but
         self._borrowed = 0
         self._known: dict[Location, Covered | Refused] = {}
@@ -194,9 +202,9 @@ class GroupPayers:
         if known is None:
             known = self._known[location] = _cover(
                 self._world,
-                self._wish,
+                self._request,
                 location,
-                self._wish.want.gpus_per_group,
+                self._request.placement.gpus_per_group,
                 at=self._at,
                 now=self._now,
                 borrowed=self._borrowed,
@@ -207,7 +215,7 @@ class GroupPayers:
     def take(self, location: Location) -> Covered:
         covered = self.of(location)
         assert isinstance(covered, Covered), location
-        claims = claim_on_top(self._world, self._wish, covered, start=self._at)
+        claims = claim_on_top(self._world, self._request, covered, start=self._at)
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)
         self._known.clear()
         return covered

@@ -10,7 +10,7 @@ from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 
 
-def has_ample_hours(world: World, wish: StartRequest, key: EnvelopeKey, *, now: Instant) -> bool:
+def has_ample_hours(world: World, request: StartRequest, key: EnvelopeKey, *, now: Instant) -> bool:
     """Return whether an envelope has hours left, whatever it pays for until plans have had time to
     be made again. All others change by the passing of time alone: leases without a limit use them,
     and a start costs less of them as a window or a planned start comes near.
@@ -23,7 +23,7 @@ def has_ample_hours(world: World, wish: StartRequest, key: EnvelopeKey, *, now: 
         return True
     account = world.accounts.of(key)
     last = max((term.committed_to or 0 for term in account.terms), default=0)
-    longest = max(policy.accounting_horizon, wish.span or 0, last - now)
+    longest = max(policy.accounting_horizon, request.span or 0, last - now)
     most = envelope.concurrency * (longest + 3 * policy.reservation_max_wait)
     caps = (envelope.max_gpu_ms, envelope.lending.max_gpu_ms)
     return account.used_ms(now) + most <= min(cap for cap in caps if cap is not None)

@@ -18,7 +18,7 @@ from leasehold.core.world.width import pod_size
 from leasehold.core.world.world import World
 
 
-def wanted(
+def placement_request_for(
     world: World,
     run: Run,
     groups: tuple[int, ...],
@@ -49,41 +49,45 @@ def wanted(
 _DOMAINS_NAMED = 8  # in words for a person
 
 
-def pack(world: World, want: PlacementRequest, locations: Sequence[Location]) -> Packed | Refused:
+def pack(
+    world: World, placement: PlacementRequest, locations: Sequence[Location]
+) -> Packed | Refused:
     """Return a place for all groups within these locations, or why there is none; never for a
     part."""
-    return try_pack(world, want, locations) or _refusal(world.fleet, want, locations)
+    return try_pack(world, placement, locations) or _refusal(world.fleet, placement, locations)
 
 
-def try_pack(world: World, want: PlacementRequest, locations: Sequence[Location]) -> Packed | None:
+def try_pack(
+    world: World, placement: PlacementRequest, locations: Sequence[Location]
+) -> Packed | None:
     """Return the same as `pack`, but None instead of a refusal."""
-    assert want.groups
+    assert placement.groups
     fleet = world.fleet
     with world.what_if.opened():
-        placed = _place_all(world, want, locations)
+        placed = _place_all(world, placement, locations)
         if placed is not None:
             used = sorted({fleet.nodes[each.node].node.domain for each in placed})
-            left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
+            left = tuple((domain, fleet.pools[(placement.flavor, domain)].free) for domain in used)
     return None if placed is None else _packed(placed, left)
 
 
 def pack_in_one_domain(
-    world: World, want: PlacementRequest, locations: Sequence[Location]
+    world: World, placement: PlacementRequest, locations: Sequence[Location]
 ) -> Packed | None:
     """Return all groups in the tightest domain of these locations that can hold them, or None."""
     with world.what_if.opened():
-        pools = _roomy(world.fleet, want, locations, len(want.groups))
-        placed = _first_fit(world, want, want.groups, pools)
+        pools = _roomy(world.fleet, placement, locations, len(placement.groups))
+        placed = _first_fit(world, placement, placement.groups, pools)
         if placed is not None:
             domain = world.fleet.nodes[placed[0].node].node.domain
-            left = ((domain, world.fleet.pools[(want.flavor, domain)].free),)
+            left = ((domain, world.fleet.pools[(placement.flavor, domain)].free),)
     return None if placed is None else _packed(placed, left)
 
 
-def fits(world: World, want: PlacementRequest, locations: Sequence[Location]) -> bool:
+def fits(world: World, placement: PlacementRequest, locations: Sequence[Location]) -> bool:
     """Return whether all groups can be placed."""
     with world.what_if.opened():
-        placed = _place_all(world, want, locations)
+        placed = _place_all(world, placement, locations)
     return placed is not None
 
 
@@ -99,31 +103,31 @@ def pods_room(fleet: Fleet, pool: Pool, shape: Shape) -> int:
     return sum(fleet.nodes[name].holds(shape) for name in pool.nodes)
 
 
-def shape_of(want: PlacementRequest) -> Shape:
-    return Shape(want.pod_gpus, want.cpu_milli, want.memory_bytes)
+def shape_of(placement: PlacementRequest) -> Shape:
+    return Shape(placement.pod_gpus, placement.cpu_milli, placement.memory_bytes)
 
 
 def candidate_pools(
-    fleet: Fleet, want: PlacementRequest, locations: Iterable[Location]
+    fleet: Fleet, placement: PlacementRequest, locations: Iterable[Location]
 ) -> list[Pool]:
     """Return the pools that the run may use, fewest free GPUs first, ties by name."""
     found: list[tuple[int, str]] = []
     for region, cluster in locations:
-        found.extend(fleet.by_free(want.flavor, region, cluster))
+        found.extend(fleet.by_free(placement.flavor, region, cluster))
     found.sort()
-    pools = [fleet.pools[(want.flavor, domain)] for _, domain in found]
-    return [pool for pool in pools if _selected(pool, want)]
+    pools = [fleet.pools[(placement.flavor, domain)] for _, domain in found]
+    return [pool for pool in pools if _selected(pool, placement)]
 
 
-def _selected(pool: Pool, want: PlacementRequest) -> bool:
-    if want.within and pool.domain not in want.within:
+def _selected(pool: Pool, placement: PlacementRequest) -> bool:
+    if placement.within and pool.domain not in placement.within:
         return False
-    domain = want.selector.domain
+    domain = placement.selector.domain
     return domain is None or pool.domain.rpartition("/")[2] == domain
 
 
 def _place_all(
-    world: World, want: PlacementRequest, locations: Sequence[Location]
+    world: World, placement: PlacementRequest, locations: Sequence[Location]
 ) -> list[PodPlace] | None:
     """Place all groups by P2, or return None if some group does not fit.
 
@@ -132,25 +136,28 @@ def _place_all(
     """
     fleet = world.fleet
     own = [
-        fleet.pools[(want.flavor, domain)]
-        for domain in sorted(want.own_domains)
-        if (want.flavor, domain) in fleet.pools
+        fleet.pools[(placement.flavor, domain)]
+        for domain in sorted(placement.own_domains)
+        if (placement.flavor, domain) in fleet.pools
     ]
-    own = [pool for pool in own if pool.home[1:] in locations and _selected(pool, want)]
+    own = [pool for pool in own if pool.home[1:] in locations and _selected(pool, placement)]
     own.sort(key=lambda pool: (pool.free, pool.domain))
-    whole = _first_fit(world, want, want.groups, own)
-    if whole is None and not want.own_domains:
+    whole = _first_fit(world, placement, placement.groups, own)
+    if whole is None and not placement.own_domains:
         whole = _first_fit(
-            world, want, want.groups, _roomy(fleet, want, locations, len(want.groups))
+            world,
+            placement,
+            placement.groups,
+            _roomy(fleet, placement, locations, len(placement.groups)),
         )
-    if whole is not None or not want.spread:
+    if whole is not None or not placement.spread:
         return whole
     placed: list[PodPlace] = []
-    for group in want.groups:
+    for group in placement.groups:
         own.sort(key=lambda pool: (pool.free, pool.domain))
-        one = _first_fit(world, want, (group,), own)
+        one = _first_fit(world, placement, (group,), own)
         if one is None:
-            one = _first_fit(world, want, (group,), _roomy(fleet, want, locations, 1))
+            one = _first_fit(world, placement, (group,), _roomy(fleet, placement, locations, 1))
         if one is None:
             return None
         placed.extend(one)
@@ -158,18 +165,18 @@ def _place_all(
 
 
 def _roomy(
-    fleet: Fleet, want: PlacementRequest, locations: Sequence[Location], groups: int
+    fleet: Fleet, placement: PlacementRequest, locations: Sequence[Location], groups: int
 ) -> Iterable[Pool]:
     """Yield pools with enough free GPUs for `groups` groups, tightest first, found by bisection."""
-    needed = want.gpus_per_group * groups
+    needed = placement.gpus_per_group * groups
     tails = []
     for location in locations:
-        order = fleet.by_free(want.flavor, *location)
+        order = fleet.by_free(placement.flavor, *location)
         # A copy: placing a pod re-files its pool while the caller is still iterating.
         tails.append(order[_first_with(order, needed) :])
     for _, domain in merge(*tails) if len(tails) > 1 else tails[0] if tails else ():
-        pool = fleet.pools[(want.flavor, domain)]
-        if _selected(pool, want):
+        pool = fleet.pools[(placement.flavor, domain)]
+        if _selected(pool, placement):
             yield pool
 
 
@@ -185,35 +192,35 @@ def _first_with(order: list[tuple[int, str]], needed: int) -> int:
 
 
 def _first_fit(
-    world: World, want: PlacementRequest, groups: tuple[int, ...], pools: Iterable[Pool]
+    world: World, placement: PlacementRequest, groups: tuple[int, ...], pools: Iterable[Pool]
 ) -> list[PodPlace] | None:
-    per_group = want.pods + want.spares
+    per_group = placement.pods + placement.spares
     for pool in pools:
         world.steps.take()
-        if pool.room(want.pod_gpus) < per_group * len(groups):
+        if pool.room(placement.pod_gpus) < per_group * len(groups):
             continue
-        placed = _fill(world, want, groups, pool)
+        placed = _fill(world, placement, groups, pool)
         if placed is not None:
             return placed
     return None
 
 
 def _fill(
-    world: World, want: PlacementRequest, groups: tuple[int, ...], pool: Pool
+    world: World, placement: PlacementRequest, groups: tuple[int, ...], pool: Pool
 ) -> list[PodPlace] | None:
     """Place all groups in one pool, or return None. The caller must hold an open what-if: on
     success the pods stay planned in it."""
     fleet = world.fleet
-    shape = shape_of(want)
-    last = frozenset(want.last)
+    shape = shape_of(placement)
+    last = frozenset(placement.last)
     placed: list[PodPlace] = []
     # If only some nodes may hold spares, pods use those nodes only if there are no others.
-    kept, barred = _for_spares(fleet, want, pool)
-    unreached = frozenset() if want.only is None else frozenset(pool.nodes) - want.only
+    kept, barred = _for_spares(fleet, placement, pool)
+    unreached = frozenset() if placement.only is None else frozenset(pool.nodes) - placement.only
     for group in groups:
         mine: set[str] = set()
-        for order in range(want.pods + want.spares):
-            spare = order >= want.pods
+        for order in range(placement.pods + placement.spares):
+            spare = order >= placement.pods
             if spare:
                 name = best_node(fleet, pool, shape, last, mine, never=barred | unreached)
             else:
@@ -225,7 +232,7 @@ def _fill(
             if not spare:
                 mine.add(name)
             fleet.plan_pod(name, shape)
-            index = order - want.pods if spare else order
+            index = order - placement.pods if spare else order
             placed.append(
                 PodPlace(group=group, index=index, node=name, gpus=shape.gpus, spare=spare)
             )
@@ -233,10 +240,10 @@ def _fill(
 
 
 def _for_spares(
-    fleet: Fleet, want: PlacementRequest, pool: Pool
+    fleet: Fleet, placement: PlacementRequest, pool: Pool
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the nodes that may and may not hold spares; both empty if there is no restriction."""
-    if not want.spares or not want.spares_on_reserved:
+    if not placement.spares or not placement.spares_on_reserved:
         return frozenset(), frozenset()
     reserved = frozenset(name for name in pool.nodes if fleet.nodes[name].node.is_reserved)
     return reserved, frozenset(pool.nodes) - reserved
@@ -274,25 +281,31 @@ def _use_first(bucket: int) -> tuple[int, int]:
     return bucket & 1, bucket >> 1
 
 
-def _refusal(fleet: Fleet, want: PlacementRequest, locations: Sequence[Location]) -> Refused:
-    pools = candidate_pools(fleet, want, locations)
+def _refusal(fleet: Fleet, placement: PlacementRequest, locations: Sequence[Location]) -> Refused:
+    pools = candidate_pools(fleet, placement, locations)
     if not pools:
         where = " or ".join(f"{region}/{cluster}" for region, cluster in locations) or "the fleet"
         return Refused(
             reason=Refusal.NO_SUCH_FLAVOR,
-            remedy=f"no node with {want.flavor} in {where}; check gpuType and locality.selector",
-            asked=want.gpus,
-            short_by=want.gpus,
+            remedy=f"no node with {placement.flavor} in {where}; "
+            "check gpuType and locality.selector",
+            asked=placement.gpus,
+            short_by=placement.gpus,
         )
     free = sum(pool.free for pool in pools)
-    if want.only is not None and free >= want.gpus and _has_gpus(want, pools):
-        return _out_of_reach(fleet, want, pools)
-    if want.spares and want.spares_on_reserved and free >= want.gpus and _has_gpus(want, pools):
-        return _no_place_for_spares(fleet, want, pools)
-    asks_more = bool(want.cpu_milli or want.memory_bytes or fleet.crowded)
-    if asks_more and free >= want.gpus and _has_gpus(want, pools):
-        return _short_of_others(fleet, want, pools)
-    if free >= want.gpus:
+    if placement.only is not None and free >= placement.gpus and _has_gpus(placement, pools):
+        return _out_of_reach(fleet, placement, pools)
+    if (
+        placement.spares
+        and placement.spares_on_reserved
+        and free >= placement.gpus
+        and _has_gpus(placement, pools)
+    ):
+        return _no_place_for_spares(fleet, placement, pools)
+    asks_more = bool(placement.cpu_milli or placement.memory_bytes or fleet.crowded)
+    if asks_more and free >= placement.gpus and _has_gpus(placement, pools):
+        return _short_of_others(fleet, placement, pools)
+    if free >= placement.gpus:
         holes = ", ".join(
             f"{pool.domain} {pool.free} with at most {_largest_hole(pool)} on a node"
             for pool in pools[-_DOMAINS_NAMED:]
@@ -301,18 +314,18 @@ def _refusal(fleet: Fleet, want: PlacementRequest, locations: Sequence[Location]
             reason=Refusal.NO_DOMAIN_FITS,
             now=f"{_are_free(free)}: {holes}",
             remedy=f"enough GPUs are free, but no domain has room for a group of "
-            f"{want.gpus_per_group} in pods of {want.pod_gpus}; smaller groups or pods would fit "
-            "sooner",
-            asked=want.gpus,
+            f"{placement.gpus_per_group} in pods of {placement.pod_gpus}; smaller groups or pods "
+            "would fit sooner",
+            asked=placement.gpus,
             limit=free,
             subject=pools[-1].domain,
         )
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"{_too_few(want.gpus)} free; wait for leases to end",
-        now=f"{_are_free(free)} of the {want.gpus} asked",
-        asked=want.gpus,
-        short_by=want.gpus - free,
+        remedy=f"{_too_few(placement.gpus)} free; wait for leases to end",
+        now=f"{_are_free(free)} of the {placement.gpus} asked",
+        asked=placement.gpus,
+        short_by=placement.gpus - free,
         limit=free,
     )
 
@@ -329,28 +342,30 @@ def _too_few(asked: int) -> str:
     return "no GPU is" if asked == 1 else f"fewer than {asked} GPUs are"
 
 
-def _out_of_reach(fleet: Fleet, want: PlacementRequest, pools: Sequence[Pool]) -> Refused:
+def _out_of_reach(fleet: Fleet, placement: PlacementRequest, pools: Sequence[Pool]) -> Refused:
     """Return the refusal if there are enough free GPUs, but not where its volumes can be
     reached."""
-    assert want.only is not None, "whoever has no such volumes is not asked"
-    names = [name for pool in pools for name in pool.nodes if name in want.only]
+    assert placement.only is not None, "whoever has no such volumes is not asked"
+    names = [name for pool in pools for name in pool.nodes if name in placement.only]
     free = sum(fleet.nodes[name].free for name in names)
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"its volumes can be reached from {plural(len(names), 'node')} with {want.flavor}, "
-        f"where {_too_few(want.gpus)} free; wait for leases to end, or use volumes that more nodes "
-        "can reach",
+        remedy=f"its volumes can be reached from {plural(len(names), 'node')} with "
+        f"{placement.flavor}, where {_too_few(placement.gpus)} free; wait for leases to end, or "
+        "use volumes that more nodes can reach",
         now=f"{_are_free(free)} there",
-        asked=want.gpus,
+        asked=placement.gpus,
         limit=free,
     )
 
 
-def _no_place_for_spares(fleet: Fleet, want: PlacementRequest, pools: Sequence[Pool]) -> Refused:
+def _no_place_for_spares(
+    fleet: Fleet, placement: PlacementRequest, pools: Sequence[Pool]
+) -> Refused:
     """Return the refusal if there are enough free GPUs, but too few where spares may be."""
     states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
     free = sum(state.free for state in states if state.node.is_reserved)
-    asked = want.spares * want.pod_gpus * len(want.groups)
+    asked = placement.spares * placement.pod_gpus * len(placement.groups)
     return Refused(
         reason=Refusal.CAPACITY,
         remedy=f"{plural(asked, 'GPU')} of it {'is' if asked == 1 else 'are'} for spares, which "
@@ -358,30 +373,30 @@ def _no_place_for_spares(fleet: Fleet, want: PlacementRequest, pools: Sequence[P
         "and beside its pods too few of those are free; wait for leases to end, or taint more "
         "nodes",
         now=f"{_are_free(free)} on those nodes",
-        asked=want.gpus,
+        asked=placement.gpus,
         limit=free,
     )
 
 
-def _has_gpus(want: PlacementRequest, pools: Sequence[Pool]) -> bool:
+def _has_gpus(placement: PlacementRequest, pools: Sequence[Pool]) -> bool:
     """Return whether the request would fit if pods needed only GPUs."""
-    per_group = want.pods + want.spares
-    rooms = [pool.room(want.pod_gpus) // per_group for pool in pools]
-    return (sum(rooms) if want.spread else max(rooms)) >= len(want.groups)
+    per_group = placement.pods + placement.spares
+    rooms = [pool.room(placement.pod_gpus) // per_group for pool in pools]
+    return (sum(rooms) if placement.spread else max(rooms)) >= len(placement.groups)
 
 
-def _short_of_others(fleet: Fleet, want: PlacementRequest, pools: Sequence[Pool]) -> Refused:
+def _short_of_others(fleet: Fleet, placement: PlacementRequest, pools: Sequence[Pool]) -> Refused:
     """Return the refusal if there are enough free GPUs, but not enough CPU, memory or pods
     beside them."""
     states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
-    states = [state for state in states if state.free >= want.pod_gpus]
-    asked = {"CPU": want.cpu_milli, "memory": want.memory_bytes, "pods": 1}
+    states = [state for state in states if state.free >= placement.pod_gpus]
+    asked = {"CPU": placement.cpu_milli, "memory": placement.memory_bytes, "pods": 1}
     left = {
         "CPU": {each.node.name: each.node.cpu_milli - each.cpu_used for each in states},
         "memory": {each.node.name: each.node.memory_bytes - each.memory_used for each in states},
         "pods": {each.node.name: each.node.pods_max - each.pods_used for each in states},
     }
-    gpus = {each.node.name: each.free // want.pod_gpus for each in states}
+    gpus = {each.node.name: each.free // placement.pod_gpus for each in states}
     rooms = {
         what: sum(min(gpus[name], max(0, most) // amount) for name, most in left[what].items())
         for what, amount in asked.items()
@@ -391,21 +406,21 @@ def _short_of_others(fleet: Fleet, want: PlacementRequest, pools: Sequence[Pool]
     name, most = max(left[what].items(), key=lambda each: (each[1], each[0]))
     return Refused(
         reason=Refusal.NODE_RESOURCES,
-        remedy=f"enough GPUs are free, but beside them {_lack(want, what)}; ask for less, or wait "
-        "for leases to end",
+        remedy=f"enough GPUs are free, but beside them {_lack(placement, what)}; ask for less, or "
+        "wait for leases to end",
         now=f"{_are_free(sum(pool.free for pool in pools))}, and of the nodes with "
-        f"{plural(want.pod_gpus, 'free GPU')} the one with most ({name}) has "
+        f"{plural(placement.pod_gpus, 'free GPU')} the one with most ({name}) has "
         f"{_amount(what, max(0, most))} left",
-        asked=want.gpus,
+        asked=placement.gpus,
         limit=max(0, most),
         subject=name,
     )
 
 
-def _lack(want: PlacementRequest, what: str) -> str:
+def _lack(placement: PlacementRequest, what: str) -> str:
     if what == "pods":
         return "nodes take no more pods"
-    amount = want.cpu_milli if what == "CPU" else want.memory_bytes
+    amount = placement.cpu_milli if what == "CPU" else placement.memory_bytes
     return f"{what} is short: a pod asks for {_amount(what, amount)}"
 
 

@@ -33,7 +33,7 @@ class Preview(Record):
 
 def preview(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     planned: PlannedSite,
     *,
@@ -47,11 +47,11 @@ def preview(
     allowed.
     """
     with world.what_if.opened():
-        arena = SiteDomains(world, wish, calendar, planned, at=at, now=now)
+        arena = SiteDomains(world, request, calendar, planned, at=at, now=now)
         deficit, scope = arena.deficit(), arena.scope()
         taken = structural(scope)
-        conflicts = {} if scope.fits() else scope.conflict_set(now=at, but=wish.run.uid)
-        counts = _Counts(world, wish, arena)
+        conflicts = {} if scope.fits() else scope.conflict_set(now=at, but=request.run.uid)
+        counts = _Counts(world, request, arena)
         odds: tuple[tuple[RunKey, int], ...] | None = ()
         if conflicts:
             bundles = {owner: [each for each, _ in found] for owner, found in conflicts.items()}
@@ -74,15 +74,15 @@ class _Counts:
     """Free GPUs per node, minus those kept for entries (possibly negative), and whether all
     groups fit."""
 
-    def __init__(self, world: World, wish: StartRequest, arena: SiteDomains) -> None:
-        want = wish.want
+    def __init__(self, world: World, request: StartRequest, arena: SiteDomains) -> None:
+        placement = request.placement
         self._arena = arena
         self._gains: dict[str, int] = {}  # lease -> GPUs the run gains when the lease ends
         self._ended: Counter[str] = Counter()
-        self._gpus = want.pod_gpus
-        self._per_group = want.pods + want.spares
-        self._groups = len(want.groups)
-        self._spread = want.spread
+        self._gpus = placement.pod_gpus
+        self._per_group = placement.pods + placement.spares
+        self._groups = len(placement.groups)
+        self._spread = placement.spread
         self._domain: dict[str, str] = {}
         self._free: dict[str, int] = {}
         self._room: dict[str, int] = {pool.domain: 0 for pool in arena.pools}

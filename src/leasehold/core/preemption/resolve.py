@@ -32,12 +32,12 @@ class PlannedSite(Record):
     def locations(self) -> tuple[Location, ...]:
         return tuple(sorted({each.location for each in self.money}))
 
-    def groups_at(self, want: PlacementRequest) -> dict[Location, int]:
+    def groups_at(self, placement: PlacementRequest) -> dict[Location, int]:
         """Return how many groups are paid for in each location."""
         found: dict[Location, int] = {}
         for each in self.money:
             found[each.location] = found.get(each.location, 0) + each.gpus
-        return {location: gpus // want.gpus_per_group for location, gpus in found.items()}
+        return {location: gpus // placement.gpus_per_group for location, gpus in found.items()}
 
     def covered(self, world: World) -> tuple[tuple[Location, Covered], ...]:
         return tuple(
@@ -70,7 +70,7 @@ class Resolved(Record):
 
 def resolve(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     planned: PlannedSite,
     *,
@@ -79,17 +79,19 @@ def resolve(
 ) -> Resolved | Refused:
     """Return what must be cut so that the run fits in its site's domains, or why nothing helps."""
     with world.what_if.opened():
-        arena = SiteDomains(world, wish, calendar, planned, at=now, now=now)
+        arena = SiteDomains(world, request, calendar, planned, at=now, now=now)
         deficit, free = arena.deficit(), arena.free()
-        cuts = cut_until_it_fits(arena.scope(), seeder=seeder, now=now, but=wish.run.uid)
+        cuts = cut_until_it_fits(arena.scope(), seeder=seeder, now=now, but=request.run.uid)
         packed = None if cuts is None else arena.packed()
         if cuts is None or packed is None:
-            return not_enough(wish.want, deficit)
+            return not_enough(request.placement, deficit)
         return Resolved(
             cuts=cuts,
             plan=Admitted(covered=planned.covered(world), packed=packed),
             deficit=deficit,
-            need=tuple((group, wish.want.gpus_per_group) for group in wish.want.groups),
+            need=tuple(
+                (group, request.placement.gpus_per_group) for group in request.placement.groups
+            ),
             free=free,
         )
 
@@ -111,12 +113,12 @@ def let_go(world: World, *, now: Instant) -> set[str]:
     return going
 
 
-def not_enough(want: PlacementRequest, deficit: int) -> Refused:
+def not_enough(placement: PlacementRequest, deficit: int) -> Refused:
     return Refused(
         reason=Refusal.CAPACITY,
         remedy="even if everything that may be cut were cut, it would not fit; nothing is cut. "
         "Smaller groups, another selector, or protected runs growing older would help",
-        asked=want.gpus,
+        asked=placement.gpus,
         short_by=deficit,
     )
 
@@ -130,24 +132,26 @@ class SiteDomains:
     def __init__(
         self,
         world: World,
-        wish: StartRequest,
+        request: StartRequest,
         calendar: Calendar,
         planned: PlannedSite,
         *,
         at: Instant,
         now: Instant,
     ) -> None:
-        self._world, self._wish = world, wish
-        self._groups_at = planned.groups_at(wish.want)
+        self._world, self._request = world, request
+        self._groups_at = planned.groups_at(request.placement)
         over = let_go(world, now=now)
-        pools = (world.fleet.pools.get((wish.want.flavor, each)) for each in planned.domains)
+        pools = (
+            world.fleet.pools.get((request.placement.flavor, each)) for each in planned.domains
+        )
         self.pools = [pool for pool in pools if pool is not None]
         nodes = [name for pool in self.pools for name in pool.nodes]
         ended = set(leases_ended_by(world, nodes, at, now)) - over if at > now else set()
         for name in sorted(ended):
             world.fleet.give(world.leases[name])
         self._gone = over | ended
-        self.kept: Overlay = as_found_by(world, wish, calendar, start=at, gone=self._gone)
+        self.kept: Overlay = as_found_by(world, request, calendar, start=at, gone=self._gone)
 
     def scope(self) -> Scope:
         """Return the scope: every lease of another run in these domains."""
@@ -157,7 +161,7 @@ class SiteDomains:
             for node in pool.nodes
             for name in sorted(self._world.open_by_node.get(node, ()))
             if name not in self._gone
-            and (lease := self._world.leases[name]).uid != self._wish.run.uid
+            and (lease := self._world.leases[name]).uid != self._request.run.uid
         ]
         leases.sort(key=lambda lease: lease.name)
         return Scope(
@@ -175,8 +179,13 @@ class SiteDomains:
         )
 
     def _asks_more(self) -> bool:
-        want = self._wish.want
-        return bool(want.cpu_milli or want.memory_bytes or want.spares_on_reserved or want.only)
+        placement = self._request.placement
+        return bool(
+            placement.cpu_milli
+            or placement.memory_bytes
+            or placement.spares_on_reserved
+            or placement.only
+        )
 
     def _by_location(self) -> list[tuple[list[Pool], int]]:
         return [
@@ -186,18 +195,19 @@ class SiteDomains:
 
     def _room(self, pools: Collection[Pool]) -> int:
         """Return how many groups fit in these pools."""
-        want = self._wish.want
+        placement = self._request.placement
         rooms = [
-            pods_room(self._world.fleet, pool, shape_of(want)) // (want.pods + want.spares)
+            pods_room(self._world.fleet, pool, shape_of(placement))
+            // (placement.pods + placement.spares)
             for pool in pools
         ]
-        return sum(rooms) if want.spread else max(rooms, default=0)
+        return sum(rooms) if placement.spread else max(rooms, default=0)
 
     def deficit(self) -> int:
         """Return the GPUs of the pods that have no place."""
-        want, fleet = self._wish.want, self._world.fleet
-        room = sum(pods_room(fleet, pool, shape_of(want)) for pool in self.pools)
-        return max(0, want.gpus // want.pod_gpus - room) * want.pod_gpus
+        placement, fleet = self._request.placement, self._world.fleet
+        room = sum(pods_room(fleet, pool, shape_of(placement)) for pool in self.pools)
+        return max(0, placement.gpus // placement.pod_gpus - room) * placement.pod_gpus
 
     def free(self) -> tuple[tuple[str, int], ...]:
         nodes = self._world.fleet.nodes
@@ -207,16 +217,16 @@ class SiteDomains:
     def packed(self) -> Packed | None:
         """Return places for all groups in the present state of the what-if, or None."""
         places: list[PodPlace] = []
-        left = list(self._wish.want.groups)
+        left = list(self._request.placement.groups)
         for pools, count in self._by_location():
             groups, left = tuple(left[:count]), left[count:]
-            want = replace(
-                self._wish.want,
+            placement = replace(
+                self._request.placement,
                 groups=groups,
                 own_domains=(),
                 within=tuple(sorted(pool.domain for pool in pools)),
             )
-            part = try_pack(self._world, want, sorted({pool.home[1:] for pool in pools}))
+            part = try_pack(self._world, placement, sorted({pool.home[1:] for pool in pools}))
             if part is None:
                 return None
             places += part.places

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from leasehold.core.calendar.entries import Calendar, missed_by
 from leasehold.core.facts import Lease, Location, Record, Role, Uid
-from leasehold.core.funding.claims import ask_for, claim_on_top, preference
+from leasehold.core.funding.claims import claim_on_top, funding_request_for, preference
 from leasehold.core.funding.cover import cover
 from leasehold.core.placement.drain import is_spoken_for
 from leasehold.core.placement.pack import candidate_pools
@@ -47,7 +47,7 @@ def money_of(covered: Covered, location: Location) -> tuple[HeldMoney, ...]:
 
 def choose_site(
     world: World,
-    wish: StartRequest,
+    request: StartRequest,
     calendar: Calendar,
     *,
     at: Instant,
@@ -61,47 +61,49 @@ def choose_site(
     more (Q5). `within`: only these domains. `returned`: leases whose money comes back first (O5).
     """
     with world.what_if.opened():
-        world.fleet.tolerate(wish.run.spec.tolerations)
-        calendar.respect(world, wish.run.uid, wish.limit)
+        world.fleet.tolerate(request.run.spec.tolerations)
+        calendar.respect(world, request.run.uid, request.limit)
         for name in sorted(returned):
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         return _choose(
-            world, wish, NodeOffers(world, wish, calendar, at=at, now=now, within=within)
+            world, request, NodeOffers(world, request, calendar, at=at, now=now, within=within)
         )
 
 
-def _choose(world: World, wish: StartRequest, ground: "NodeOffers") -> Site | None:
+def _choose(world: World, request: StartRequest, ground: "NodeOffers") -> Site | None:
     """Choose places and payers: one location for the whole run, otherwise one per group (P4)."""
-    groups = len(wish.want.groups)
-    funded = _funded(world, wish, ground, wish.want.gpus, borrowed=wish.borrowed_already)
+    groups = len(request.placement.groups)
+    funded = _funded(
+        world, request, ground, request.placement.gpus, borrowed=request.borrowed_already
+    )
     for location, covered in funded:
         if ground.put(groups, location):
             return ground.site(money_of(covered, location))
-    if not wish.want.spread or groups == 1:
+    if not request.placement.spread or groups == 1:
         return None
     money: list[HeldMoney] = []
-    borrowed = wish.borrowed_already
+    borrowed = request.borrowed_already
     for _ in range(groups):  # over several locations
-        gpus = wish.want.gpus_per_group
-        funded = _funded(world, wish, ground, gpus, borrowed=borrowed)
+        gpus = request.placement.gpus_per_group
+        funded = _funded(world, request, ground, gpus, borrowed=borrowed)
         found = next((each for each in funded if ground.put(1, each[0])), None)
         if found is None:
             return None
         location, covered = found
-        claims = claim_on_top(world, wish, covered, start=ground.at)
+        claims = claim_on_top(world, request, covered, start=ground.at)
         borrowed += sum(claim.gpus for claim in claims if claim.borrowed)
         money += money_of(covered, location)
     return ground.site(tuple(money))
 
 
 def _funded(
-    world: World, wish: StartRequest, ground: "NodeOffers", gpus: int, *, borrowed: int
+    world: World, request: StartRequest, ground: "NodeOffers", gpus: int, *, borrowed: int
 ) -> list[tuple[Location, Covered]]:
     """Return the locations in which `gpus` GPUs are paid for, best first (P4)."""
     found = []
-    for location in locations_for(world, wish.run.spec):
-        ask = ask_for(wish, location, gpus, start=ground.at, borrowed=borrowed)
-        ask = ask.until(ground.at + tenure_of(world, wish.run))
+    for location in locations_for(world, request.run.spec):
+        ask = funding_request_for(request, location, gpus, start=ground.at, borrowed=borrowed)
+        ask = ask.until(ground.at + tenure_of(world, request.run))
         covered = cover(world, ask, now=ground.now)
         if isinstance(covered, Covered):
             found.append((location, covered))
@@ -117,20 +119,22 @@ class NodeOffers:
     def __init__(
         self,
         world: World,
-        wish: StartRequest,
+        request: StartRequest,
         calendar: Calendar,
         *,
         at: Instant,
         now: Instant,
         within: tuple[str, ...] = (),
     ) -> None:
-        self._world, self._wish, self._calendar = world, wish, calendar
+        self._world, self._request, self._calendar = world, request, calendar
         self.at, self.now = at, now
-        self._end = min(FOREVER, at + wish.in_the_way)
-        self._kinds = _CutSteps(world, wish.run.uid, at=at, now=now)
+        self._end = min(FOREVER, at + request.in_the_way)
+        self._kinds = _CutSteps(world, request.run.uid, at=at, now=now)
         self._nodes: dict[str, _Node] = {}
         self._taken: dict[str, int] = {}
-        pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
+        pools = candidate_pools(
+            world.fleet, request.placement, locations_for(world, request.run.spec)
+        )
         self._pools = {pool.domain: pool for pool in pools if not within or pool.domain in within}
         self._losses: dict[str, Loss] = {}
 
@@ -144,7 +148,7 @@ class NodeOffers:
 
     def losses_in(self, domains: Collection[str]) -> tuple[tuple[str, int, int, int], ...]:
         """Return the loss of the first group in each of these domains in which it fits."""
-        count = 1 if self._wish.want.spread else len(self._wish.want.groups)
+        count = 1 if self._request.placement.spread else len(self._request.placement.groups)
         tried = {domain: self._try(count, domain) for domain in sorted(domains)}
         return tuple((domain, *found[0]) for domain, found in tried.items() if found is not None)
 
@@ -156,7 +160,7 @@ class NodeOffers:
         """
         before = dict(self._taken)
         domains = sorted(d for d, pool in self._pools.items() if pool.home[1:] == location)
-        for count in [1] * groups if self._wish.want.spread else [groups]:
+        for count in [1] * groups if self._request.placement.spread else [groups]:
             best: tuple[Loss, str, dict[str, int]] | None = None
             for domain in domains:
                 tried = self._try(count, domain)
@@ -175,31 +179,33 @@ class NodeOffers:
 
         Each pod goes to the node where it costs least.
         """
-        want, taken = self._wish.want, dict(self._taken)
+        placement, taken = self._request.placement, dict(self._taken)
         total = NOTHING
-        names = [n for n in self._pools[domain].nodes if want.only is None or n in want.only]
+        names = [
+            n for n in self._pools[domain].nodes if placement.only is None or n in placement.only
+        ]
         for _ in range(groups):
-            for index in range(want.pods + want.spares):
-                is_spare = index >= want.pods
+            for index in range(placement.pods + placement.spares):
+                is_spare = index >= placement.pods
                 found = self._cheapest(names, taken, is_spare=is_spare)
                 if found is None:
                     return None
                 loss, name = found
-                taken[name] = taken.get(name, 0) + want.pod_gpus
+                taken[name] = taken.get(name, 0) + placement.pod_gpus
                 total = _plus(total, loss)
         return total, taken
 
     def _cheapest(
         self, names: list[str], taken: dict[str, int], *, is_spare: bool
     ) -> tuple[Loss, str] | None:
-        want, best = self._wish.want, None
+        placement, best = self._request.placement, None
         for name in names:
             node, used = self._node(name), taken.get(name, 0)
-            if used + want.pod_gpus > node.room:
+            if used + placement.pod_gpus > node.room:
                 continue
-            if is_spare and want.spares_on_reserved and not node.is_reserved:
+            if is_spare and placement.spares_on_reserved and not node.is_reserved:
                 continue
-            loss = _minus(node.loss(used + want.pod_gpus), node.loss(used))
+            loss = _minus(node.loss(used + placement.pod_gpus), node.loss(used))
             if best is None or (loss, name) < best:
                 best = (loss, name)
             if best == (NOTHING, name):
@@ -247,7 +253,7 @@ class NodeOffers:
                 over.add(lease_name)
             if lease_name not in over:
                 taken |= mask_of(world.leases[lease_name].slots)
-        entries = self._calendar.entries_on(name, self._wish.run.uid, self._wish.limit)
+        entries = self._calendar.entries_on(name, self._request.run.uid, self._request.limit)
         missed = missed_by(world, name, entries, start=self.at, end=self._end, gone=over)
         return max(0, state.node.gpus - state.foreign - taken.bit_count() - missed)
 
