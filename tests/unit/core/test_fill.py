@@ -101,7 +101,7 @@ def test_filler_pods_use_free_gpus_and_then_lowest_slots_of_a_spare() -> None:
 
 
 def test_no_filler_is_placed_on_a_spare_needed_by_a_plan_ahead() -> None:
-    """A filler has 30 seconds to stop at its limit; it must be gone when the plan begins (F2, Q8)."""
+    """A filler has 30 s to stop at its limit, and must be gone when the plan begins (F2, Q8)."""
     world = spares_on(A4)
     ahead = Calendar()
     ahead.enter("ahead", [Entry(uid="ahead", node="a0", gpus=4, start=NOW + HOUR)])
