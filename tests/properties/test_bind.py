@@ -22,9 +22,7 @@ node_rows = st.lists(
 pod_rows = st.lists(
     st.tuples(st.integers(0, 2), st.integers(1, 4), st.booleans()), min_size=1, max_size=8
 )
-cuts = st.lists(
-    st.integers(1, 6), max_size=8
-)  # how much each payer gives; the last one gives the rest
+cuts = st.lists(st.integers(1, 6), max_size=8)  # GPUs per payer; the last gives the rest
 
 
 def a_fleet(rows: list[tuple[str, set[int]]], role: Role) -> World:
