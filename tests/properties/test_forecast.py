@@ -82,7 +82,7 @@ def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
 
 
 def _purse(cap: tuple[int, int]) -> Budget:
-    """Return one envelope of the first number of GPUs; a second one may open some hours later."""
+    """Return a Budget; `cap` has its GPUs and after how many hours a second envelope opens."""
     gpus, opens = cap
     first = an_envelope("n/t/e", "t", gpus)
     if not opens:

@@ -48,7 +48,7 @@ def test_overlapping_segments_keep_those_that_reach_farthest(tmp_path: Path) -> 
     assert longest({(1, 9), (1, 5), (6, 20), (10, 12)}) == [(1, 5), (6, 20)]
     assert longest({(2, 3)}) == []
     assert longest({(1, 9), (1, 4), (5, 9)}) == [(1, 9)]
-    # A deposed writer's copy gives way to what is in the bucket.
+    # The bucket's segments replace the copy of a deposed writer.
     place, late, new = tmp_path / "bucket", tmp_path / "late", tmp_path / "new"
     _segment(new, 1, 9)
     _synced(place, new)

@@ -52,7 +52,7 @@ def budget(name: str, words: str = "") -> Wire:
     }
 
 
-def alone(path: Path, tasks: AsyncioTasks) -> SqliteStore:
+def exclusive(path: Path, tasks: AsyncioTasks) -> SqliteStore:
     return SqliteStore(path, tasks, AsyncioClock())
 
 
@@ -62,9 +62,9 @@ def test_exclusive_store_is_refused_while_a_shared_store_is_open(tmp_path: Path)
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         shared = SharedStore(path, tasks, clock)
         with pytest.raises(BadStore, match="in use by the process with pid"):
-            alone(path, tasks)
+            exclusive(path, tasks)
         shared.close()
-        alone(path, tasks).close()
+        exclusive(path, tasks).close()
 
     asyncio_runtime.run(main)
 
@@ -76,10 +76,10 @@ def test_shared_store_is_refused_with_pid_while_an_exclusive_one_is_open(
     monkeypatch.setattr("leasehold.adapters.sqlite.lock.OPENING_TRIES", 2)
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
-        lonely = alone(path, tasks)
+        first = exclusive(path, tasks)
         with pytest.raises(BadStore, match="in use by the process with pid"):
             SharedStore(path, tasks, clock)
-        lonely.close()
+        first.close()
 
     asyncio_runtime.run(main)
 

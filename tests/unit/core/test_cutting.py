@@ -1,4 +1,4 @@
-"""Preemption that helps nobody, bundles and overdrafts; which spare replaces a lost pod."""
+"""Preemption that would not help, bundles and overdrafts; which spare replaces a lost pod."""
 
 from tests.properties.worlds import (
     NOW,
