@@ -1,4 +1,4 @@
-"""Every store of ours, one after another: whatever asks for a `harness` runs on each of them."""
+"""All stores of ours, one after another: a test that takes `harness` runs on each of them."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[MemoryHarness]:
 
 @pytest.fixture(params=sorted(STORES))
 def own_harness(request: pytest.FixtureRequest) -> Iterator[MemoryHarness]:
-    """Those whose history and admission are ours to set."""
+    """Yield each store whose history and admission a test can set."""
     made = STORES[request.param]()
     yield made
     made.close()

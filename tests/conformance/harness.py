@@ -1,8 +1,8 @@
 """What a conformance suite needs of an implementation: a fresh one, and a way to run coroutines.
 
-To let another store join, write a class like `MemoryHarness` and add it to `STORES` (one that needs
-a server, as `KubernetesHarness` does, gets it from `conftest`); another
-runtime joins by a function like `on_kernel` in `RUNTIMES`.
+To add a store, write a class like `MemoryHarness` and add it to `STORES`. (A store that needs a
+server, like `KubernetesHarness`, gets it from `conftest`.) To add a runtime, write a function like
+`on_kernel` and add it to `RUNTIMES`.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class MemoryHarness:
         return self.kernel.complete(coroutine, process=self.process)
 
     def close(self) -> None:
-        """Leaves nothing behind."""
+        """Leave nothing behind."""
 
 
 class QuietFaultyHarness(MemoryHarness):
@@ -120,7 +120,7 @@ class AsyncioHarness(MemoryHarness):
 
 
 class InTurns(StoreAround):
-    """Of several who have a file open, each call goes to the next one."""
+    """Passes each call to the next of several stores that have one file open."""
 
     def __init__(self, stores: Sequence[Store]) -> None:
         super().__init__(stores[0])
@@ -132,7 +132,7 @@ class InTurns(StoreAround):
 
 
 class SharedHarness(AsyncioHarness):
-    """A file that two have open: what one has written the other sees, and may not undo."""
+    """A file that two stores have open: each sees what the other wrote and must not undo it."""
 
     def store(self, admit: Admit | None = None, *, history_max: int = 1000) -> Store:
         path = Path(self._folder.name) / f"{len(self._stores)}.sqlite"
@@ -147,8 +147,10 @@ class SharedHarness(AsyncioHarness):
 
 
 class KubernetesHarness(AsyncioHarness):
-    """A real API server, which has its own history and its own admission: whoever wants to set
-    them asks for an `own_harness`."""
+    """A real API server, which has its own history and its own admission.
+
+    A test that sets one of them takes `own_harness` instead.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Processes that want to decide, each with a clock that the test moves by hand."""
+"""Processes that contend for tenure, each with a clock that the test moves by hand."""
 
 from tests.conformance.harness import MemoryHarness
 
@@ -13,7 +13,7 @@ MARGINS = Margins()
 
 
 class HandClock:
-    """Stands still until it is moved. Its wall may lie as it likes: nobody may care."""
+    """Stands still until it is moved. Its wall clock may be wrong: nothing may depend on it."""
 
     def __init__(self, monotonic: Millis = 0, wall: Millis = 1_763_164_810_000) -> None:
         self._monotonic = monotonic
@@ -26,7 +26,7 @@ class HandClock:
         return self._monotonic
 
     async def sleep(self, ms: int) -> None:
-        raise AssertionError(f"nothing here waits, also not {ms} ms")
+        raise AssertionError(f"nothing here may wait, not even {ms} ms")
 
     def move(self, ms: Millis) -> None:
         assert ms >= 0, "a monotonic clock does not go back"

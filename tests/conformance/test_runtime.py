@@ -17,7 +17,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return RUNTIMES[request.param]
 
 
-def test_sleeping_takes_at_least_that_long(run: Run) -> None:
+def test_sleep_takes_at_least_the_requested_time(run: Run) -> None:
     async def main(clock: Clock, tasks: Tasks) -> int:
         before = clock.monotonic()
         await clock.sleep(5)
@@ -30,7 +30,7 @@ def test_sleeping_takes_at_least_that_long(run: Run) -> None:
     assert 5 <= slept < 2000
 
 
-def test_a_signal_set_before_is_not_lost(run: Run) -> None:
+def test_signal_set_before_the_wait_is_not_lost(run: Run) -> None:
     async def main(clock: Clock, tasks: Tasks) -> list[bool]:
         signal = tasks.signal()
         signal.set()
@@ -40,7 +40,7 @@ def test_a_signal_set_before_is_not_lost(run: Run) -> None:
     assert run(main) == [True, False, False]
 
 
-def test_a_signal_wakes_its_waiter_before_the_time_out(run: Run) -> None:
+def test_signal_wakes_its_waiter_before_the_timeout(run: Run) -> None:
     async def main(clock: Clock, tasks: Tasks) -> list[bool]:
         signal = tasks.signal()
 
@@ -69,7 +69,7 @@ def test_a_spawned_task_runs_when_its_parent_waits(run: Run) -> None:
     assert run(main) == ["parent", "child"]
 
 
-def test_a_cancelled_task_ends_at_its_await_and_tidies_up(run: Run) -> None:
+def test_cancelled_task_ends_at_its_await_and_runs_its_cleanup(run: Run) -> None:
     async def main(clock: Clock, tasks: Tasks) -> list[str]:
         trace: list[str] = []
 
@@ -91,7 +91,7 @@ def test_a_cancelled_task_ends_at_its_await_and_tidies_up(run: Run) -> None:
     assert run(main) == ["tidied"]
 
 
-def test_a_task_may_cancel_itself(run: Run) -> None:
+def test_task_that_cancels_itself_ends_at_its_next_await(run: Run) -> None:
     async def main(clock: Clock, tasks: Tasks) -> list[str]:
         trace: list[str] = []
         go = tasks.signal()
@@ -128,7 +128,7 @@ def test_a_signal_is_free_again_after_its_waiter_was_cancelled(run: Run) -> None
     assert run(main) is True
 
 
-def test_an_exception_out_of_a_task_ends_everything(run: Run) -> None:
+def test_exception_in_a_task_ends_the_runtime(run: Run) -> None:
     async def main(clock: Clock, tasks: Tasks) -> None:
         async def child() -> None:
             raise LookupError("lost")
@@ -141,7 +141,7 @@ def test_an_exception_out_of_a_task_ends_everything(run: Run) -> None:
     assert "child" in failure.value.__notes__[0]
 
 
-def test_a_task_that_is_cancelled_before_it_began_leaves_nothing_behind(run: Run) -> None:
+def test_task_cancelled_before_it_began_never_runs(run: Run) -> None:
     ran: list[str] = []
 
     async def main(clock: Clock, tasks: Tasks) -> None:
@@ -152,5 +152,5 @@ def test_a_task_that_is_cancelled_before_it_began_leaves_nothing_behind(run: Run
         await clock.sleep(1)
 
     run(main)
-    gc.collect()  # a coroutine that nobody awaited would complain here
+    gc.collect()  # a coroutine that was never awaited would warn here
     assert ran == []

@@ -1,4 +1,4 @@
-"""Pods that are bound after they were made, finalizers without reading, and writes in one round."""
+"""Pods that are bound after creation, finalizers without reading, several writes in one call."""
 
 import pytest
 from tests.conformance.harness import MemoryHarness
@@ -29,7 +29,7 @@ async def node_of(store: Store, name: str) -> object:
     return spec.get("nodeName")
 
 
-def test_a_pod_that_is_nowhere_is_bound_once(harness: MemoryHarness) -> None:
+def test_pod_without_a_node_is_bound_only_once(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -41,21 +41,21 @@ def test_a_pod_that_is_nowhere_is_bound_once(harness: MemoryHarness) -> None:
         assert (bound.type, uid(bound.object)) == ("MODIFIED", uid(made))
         with pytest.raises(Conflict):
             await store.bind("team", "p", "n2", uid=uid(made))
-        with pytest.raises(Conflict):  # the same again is no less a second time
+        with pytest.raises(Conflict):  # not even to the same node
             await store.bind("team", "p", "n1", uid=uid(made))
         assert await node_of(store, "p") == "n1"
 
     harness.run(story())
 
 
-def test_a_binding_is_of_the_pod_that_was_known(harness: MemoryHarness) -> None:
+def test_binding_conflicts_unless_uid_and_version_match(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
         made = await store.create(pod(node=""))
         await store.patch_status("Pod", "team", "p", {"phase": "Pending", "message": "x"},
                                  version=None)  # fmt: skip
-        with pytest.raises(Conflict):  # somebody has written it since
+        with pytest.raises(Conflict):  # the pod was written since
             await store.bind("team", "p", "n1", uid=uid(made), version=version(made))
         with pytest.raises(Conflict):
             await store.bind("team", "p", "n1", uid="another")
@@ -66,7 +66,7 @@ def test_a_binding_is_of_the_pod_that_was_known(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_what_is_going_is_not_bound(harness: MemoryHarness) -> None:
+def test_pod_that_is_being_deleted_is_not_bound(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -80,7 +80,7 @@ def test_what_is_going_is_not_bound(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_finalizers_are_changed_from_what_they_were_known_to_be(harness: MemoryHarness) -> None:
+def test_finalizers_are_changed_only_from_their_known_value(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -99,7 +99,7 @@ def test_finalizers_are_changed_from_what_they_were_known_to_be(harness: MemoryH
             )
         with pytest.raises(NotFound):
             await store.set_finalizers("Run", "team", "b", (), known=())
-        # Whatever else was written to it in between is nothing to them.
+        # Other writes to the object in between do not matter.
         await store.patch_status("Run", "team", "a", {"phase": "Pending"}, version=None)
         await store.set_finalizers("Run", "team", "a", ("x/two",), known=("x/one", "x/two"))
         assert meta(await store.get("Run", "team", "a"))["finalizers"] == ["x/two"]
@@ -107,7 +107,7 @@ def test_finalizers_are_changed_from_what_they_were_known_to_be(harness: MemoryH
     harness.run(story())
 
 
-def test_what_is_to_go_goes_with_its_last_finalizer(harness: MemoryHarness) -> None:
+def test_deleted_object_disappears_with_its_last_finalizer(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:

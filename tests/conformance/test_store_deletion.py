@@ -1,4 +1,4 @@
-"""What every Store promises of what goes: finalizers, the grace of pods, and nothing by mistake."""
+"""What every Store promises about deletion: finalizers, the grace of pods, and conflicts."""
 
 import pytest
 from tests.conformance.harness import MemoryHarness
@@ -8,7 +8,7 @@ from leasehold.core.objects.wire import part
 from leasehold.ports.store import Conflict, Delete, Invalid, NotFound
 
 
-def test_a_deletion_of_what_was_written_since_is_a_conflict(harness: MemoryHarness) -> None:
+def test_deletion_of_an_object_written_since_is_a_conflict(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -26,7 +26,7 @@ def test_a_deletion_of_what_was_written_since_is_a_conflict(harness: MemoryHarne
     harness.run(story())
 
 
-def test_a_finalizer_holds_an_object_until_it_is_dropped(harness: MemoryHarness) -> None:
+def test_finalizer_keeps_a_deleted_object_until_it_is_removed(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -47,7 +47,7 @@ def test_a_finalizer_holds_an_object_until_it_is_dropped(harness: MemoryHarness)
     harness.run(story())
 
 
-def test_a_pod_on_a_node_goes_when_its_node_says_so(harness: MemoryHarness) -> None:
+def test_deleted_pod_on_a_node_stays_until_a_delete_without_grace(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -55,7 +55,7 @@ def test_a_pod_on_a_node_goes_when_its_node_says_so(harness: MemoryHarness) -> N
         await store.delete("Pod", "team", "p", uid=None, grace_ms=1500)
         going = meta(await store.get("Pod", "team", "p"))
         assert going["deletionGracePeriodSeconds"] == 2
-        # Where there is more than the server tells: to the millisecond, as it was asked.
+        # A store that also keeps milliseconds keeps the requested ones.
         assert going.get("deletionGraceMs", 1500) == 1500
         await store.delete("Pod", "team", "p", uid=None, grace_ms=9000)
         assert meta(await store.get("Pod", "team", "p"))["deletionGracePeriodSeconds"] == 2
@@ -67,7 +67,9 @@ def test_a_pod_on_a_node_goes_when_its_node_says_so(harness: MemoryHarness) -> N
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_a_pod_that_runs_nowhere_goes_at_once(harness: MemoryHarness, finished: bool) -> None:
+def test_unplaced_or_finished_pod_is_deleted_at_once(
+    harness: MemoryHarness, finished: bool
+) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -82,7 +84,7 @@ def test_a_pod_that_runs_nowhere_goes_at_once(harness: MemoryHarness, finished: 
     harness.run(story())
 
 
-def test_a_pod_gets_the_grace_its_spec_names(harness: MemoryHarness) -> None:
+def test_deleted_pod_gets_the_grace_of_its_spec(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""What every Store promises of an object: names, versions, spec and status, several writes."""
+"""What every Store promises about an object: names, versions, spec and status, several writes."""
 
 import pytest
 from tests.conformance.harness import MemoryHarness
@@ -16,7 +16,7 @@ from leasehold.ports.store import (
 )
 
 
-def test_what_was_created_is_read_back_with_identity(harness: MemoryHarness) -> None:
+def test_created_object_is_read_back_with_uid_and_generation(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -30,7 +30,7 @@ def test_what_was_created_is_read_back_with_identity(harness: MemoryHarness) -> 
     harness.run(story())
 
 
-def test_a_name_is_taken_once_per_kind_and_namespace(harness: MemoryHarness) -> None:
+def test_name_can_be_created_once_per_kind_and_namespace(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -43,7 +43,7 @@ def test_a_name_is_taken_once_per_kind_and_namespace(harness: MemoryHarness) -> 
     harness.run(story())
 
 
-def test_a_name_used_again_has_another_uid(harness: MemoryHarness) -> None:
+def test_object_recreated_under_its_name_has_another_uid(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -58,7 +58,7 @@ def test_a_name_used_again_has_another_uid(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_what_is_not_there_is_not_found(harness: MemoryHarness) -> None:
+def test_access_to_a_missing_object_raises_not_found(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -76,7 +76,7 @@ def test_what_is_not_there_is_not_found(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_an_update_needs_the_version_it_read(harness: MemoryHarness) -> None:
+def test_update_requires_the_latest_version(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -94,7 +94,7 @@ def test_an_update_needs_the_version_it_read(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_spec_and_status_are_written_apart(harness: MemoryHarness) -> None:
+def test_spec_and_status_are_written_separately(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -109,7 +109,7 @@ def test_spec_and_status_are_written_apart(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_a_status_can_be_written_for_one_version_only(harness: MemoryHarness) -> None:
+def test_conditional_status_patch_conflicts_after_a_newer_write(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -122,7 +122,7 @@ def test_a_status_can_be_written_for_one_version_only(harness: MemoryHarness) ->
     harness.run(story())
 
 
-def test_a_write_that_changes_nothing_makes_no_version(harness: MemoryHarness) -> None:
+def test_write_without_a_change_makes_no_new_version(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -135,7 +135,7 @@ def test_a_write_that_changes_nothing_makes_no_version(harness: MemoryHarness) -
     harness.run(story())
 
 
-def test_nobody_changes_what_is_stored_by_changing_what_was_read(harness: MemoryHarness) -> None:
+def test_changing_a_read_object_does_not_change_the_stored_one(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -150,7 +150,7 @@ def test_nobody_changes_what_is_stored_by_changing_what_was_read(harness: Memory
     harness.run(story())
 
 
-def test_several_writes_each_have_their_own_answer(harness: MemoryHarness) -> None:
+def test_several_writes_each_get_their_own_answer(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -174,7 +174,7 @@ def test_several_writes_each_have_their_own_answer(harness: MemoryHarness) -> No
         assert there["status"] == {"phase": "Running"}
         assert answers[3] == there
         assert [meta(each)["name"] for each in (await store.list("Run")).items] == ["b"]
-        # Those of one object one after another, and seen as such.
+        # Writes of one object are done, and seen, one after another.
         events = await take(store, "Run", version(first), 4)
         for name, types in (("a", ["MODIFIED", "DELETED"]), ("b", ["ADDED", "MODIFIED"])):
             assert [each.type for each in events if meta(each.object)["name"] == name] == types
@@ -182,7 +182,7 @@ def test_several_writes_each_have_their_own_answer(harness: MemoryHarness) -> No
     harness.run(story())
 
 
-def test_no_writes_are_no_trouble(harness: MemoryHarness) -> None:
+def test_empty_list_of_writes_returns_no_answers(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -191,7 +191,9 @@ def test_no_writes_are_no_trouble(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_a_condition_holds_since_it_changed(harness: MemoryHarness) -> None:
+def test_condition_keeps_its_transition_time_until_its_status_changes(
+    harness: MemoryHarness,
+) -> None:
     store = harness.store()
 
     async def since(kind: str, status: str, **more: str) -> str:

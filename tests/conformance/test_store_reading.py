@@ -1,4 +1,4 @@
-"""What every Store promises to whoever reads: listings, scans, and watches that miss nothing."""
+"""What every Store promises to readers: listings, scans, and watches that miss nothing."""
 
 import msgspec
 import pytest
@@ -8,7 +8,7 @@ from tests.conformance.things import meta, take, thing, version
 from leasehold.ports.store import WatchEvent, WatchExpired
 
 
-def test_a_listing_is_sorted_and_of_one_kind(harness: MemoryHarness) -> None:
+def test_listing_is_sorted_and_has_only_one_kind(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -24,7 +24,7 @@ def test_a_listing_is_sorted_and_of_one_kind(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_a_scan_shows_what_a_list_has(harness: MemoryHarness) -> None:
+def test_scan_shows_the_same_objects_as_a_listing(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -41,7 +41,7 @@ def test_a_scan_shows_what_a_list_has(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_a_watch_tells_every_change_after_its_version(harness: MemoryHarness) -> None:
+def test_watch_reports_every_change_after_its_version(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -59,7 +59,7 @@ def test_a_watch_tells_every_change_after_its_version(harness: MemoryHarness) ->
     harness.run(story())
 
 
-def test_a_watch_waits_for_what_is_yet_to_come(harness: MemoryHarness) -> None:
+def test_watch_waits_for_later_changes(harness: MemoryHarness) -> None:
     store = harness.store()
     seen: list[WatchEvent] = []
 
@@ -94,7 +94,7 @@ def test_list_then_watch_misses_nothing(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_a_watch_from_too_long_ago_must_list_again(own_harness: MemoryHarness) -> None:
+def test_watch_from_forgotten_history_expires(own_harness: MemoryHarness) -> None:
     store = own_harness.store(history_max=4)
 
     async def story() -> None:
@@ -110,7 +110,7 @@ def test_a_watch_from_too_long_ago_must_list_again(own_harness: MemoryHarness) -
     own_harness.run(story())
 
 
-def test_a_watch_from_nowhere_must_list_again(harness: MemoryHarness) -> None:
+def test_watch_from_a_future_version_expires(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -123,7 +123,7 @@ def test_a_watch_from_nowhere_must_list_again(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_a_closed_watch_says_so(harness: MemoryHarness) -> None:
+def test_closed_watch_raises_watch_expired(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:

@@ -24,7 +24,7 @@ from leasehold.ports.store import Invalid
         ("metadata.labels", {"name": "a", "labels": ["k"]}),
     ],
 )
-def test_the_servers_rules_are_named_by_path(
+def test_invalid_metadata_is_refused_by_path(
     harness: MemoryHarness, path: str, metadata: Wire
 ) -> None:
     store = harness.store()
@@ -38,7 +38,7 @@ def test_the_servers_rules_are_named_by_path(
     harness.run(story())
 
 
-def test_an_object_has_a_size(harness: MemoryHarness) -> None:
+def test_object_over_the_size_limit_is_refused_and_unchanged(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -53,7 +53,7 @@ def test_an_object_has_a_size(harness: MemoryHarness) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Lease", "Resolution", "LedgerBatch"])
-def test_the_ledgers_objects_never_change(harness: MemoryHarness, kind: str) -> None:
+def test_spec_of_a_ledger_object_cannot_change(harness: MemoryHarness, kind: str) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -66,7 +66,7 @@ def test_the_ledgers_objects_never_change(harness: MemoryHarness, kind: str) -> 
     harness.run(story())
 
 
-def test_a_lease_closes_once(harness: MemoryHarness) -> None:
+def test_ending_and_closure_of_a_lease_cannot_be_undone(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
@@ -87,7 +87,9 @@ def test_a_lease_closes_once(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_admission_sees_old_and_new_and_reports_all(own_harness: MemoryHarness) -> None:
+def test_admission_gets_old_and_new_object_and_reports_all_problems(
+    own_harness: MemoryHarness,
+) -> None:
     asked: list[tuple[Wire | None, Wire]] = []
 
     def admit(old: Wire | None, new: Wire, _: Stored) -> list[tuple[str, str]]:

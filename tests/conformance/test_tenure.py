@@ -1,4 +1,4 @@
-"""What every store gives whoever keeps tenure in it (`ports.tenure`)."""
+"""What every store provides for the tenure that is kept in it (`ports.tenure`)."""
 
 import pytest
 from tests.conformance.harness import MemoryHarness
@@ -25,19 +25,19 @@ def b(harness: MemoryHarness, store: Store) -> Contender:
     return Contender(harness, store, "b")
 
 
-def test_the_first_one_gets_it_and_the_second_does_not(a: Contender, b: Contender) -> None:
+def test_first_contender_gets_tenure_and_the_second_does_not(a: Contender, b: Contender) -> None:
     tenure = a.must_acquire()
     assert tenure.epoch == 1
     assert b.acquire() == HeldByOther(holder="a_1", epoch=1, wait=MARGINS.take + 1)
     assert a.is_valid(tenure)
 
 
-def test_acquiring_what_is_held_already_changes_nothing(a: Contender) -> None:
+def test_acquiring_held_tenure_again_returns_the_same_tenure(a: Contender) -> None:
     tenure = a.must_acquire()
     assert a.acquire() == tenure
 
 
-def test_it_is_believed_for_hold_and_not_a_millisecond_longer(a: Contender) -> None:
+def test_tenure_is_valid_for_hold_and_not_a_millisecond_longer(a: Contender) -> None:
     tenure = a.must_acquire()
     a.clock.move(MARGINS.hold - 1)
     assert a.is_valid(tenure)
@@ -45,7 +45,7 @@ def test_it_is_believed_for_hold_and_not_a_millisecond_longer(a: Contender) -> N
     assert not a.is_valid(tenure)
 
 
-def test_it_is_taken_over_when_the_record_has_stood_still(a: Contender, b: Contender) -> None:
+def test_tenure_is_taken_over_when_its_record_has_stood_still(a: Contender, b: Contender) -> None:
     a.must_acquire()
     b.acquire()
     b.clock.move(MARGINS.take)
@@ -54,13 +54,13 @@ def test_it_is_taken_over_when_the_record_has_stood_still(a: Contender, b: Conte
     assert b.must_acquire().epoch == 2
 
 
-def test_waiting_begins_when_the_record_is_first_seen(a: Contender, b: Contender) -> None:
+def test_contender_waits_from_when_it_first_saw_the_record(a: Contender, b: Contender) -> None:
     a.must_acquire()
     b.clock.move(100 * MARGINS.take)
     assert isinstance(b.acquire(), HeldByOther)
 
 
-def test_a_renewal_makes_contenders_wait_anew(a: Contender, b: Contender) -> None:
+def test_renewal_makes_contenders_wait_again(a: Contender, b: Contender) -> None:
     tenure = a.must_acquire()
     b.acquire()
     b.clock.move(MARGINS.take)
@@ -70,7 +70,7 @@ def test_a_renewal_makes_contenders_wait_anew(a: Contender, b: Contender) -> Non
     assert isinstance(b.acquire(), HeldByOther)
 
 
-def test_a_renewal_lasts_from_when_it_was_sent_and_keeps_the_epoch(a: Contender) -> None:
+def test_renewal_lasts_from_when_it_was_sent_and_keeps_the_epoch(a: Contender) -> None:
     tenure = a.must_acquire()
     a.clock.move(MARGINS.renew)
     renewed = a.renew(tenure)
@@ -81,19 +81,19 @@ def test_a_renewal_lasts_from_when_it_was_sent_and_keeps_the_epoch(a: Contender)
     assert a.is_valid(tenure)
 
 
-def test_what_is_over_cannot_be_renewed_although_nobody_took_it(a: Contender) -> None:
+def test_expired_tenure_cannot_be_renewed_even_if_still_free(a: Contender) -> None:
     tenure = a.must_acquire()
     a.clock.move(MARGINS.hold + 7)
     before = a.inspect()
     assert a.renew(tenure) == Expired(late_by=7)
-    assert a.inspect() == before, "or contenders would wait once more"
+    assert a.inspect() == before, "a write would make contenders wait again"
     again = a.must_acquire()
     assert again.epoch == 2
     assert not a.is_valid(tenure)
 
 
-def test_whoever_was_deposed_cannot_renew(a: Contender, b: Contender) -> None:
-    """Its own clock may have stood still: then it still believes, and learns better now."""
+def test_deposed_holder_cannot_renew(a: Contender, b: Contender) -> None:
+    """Its clock may have stood still, so that it still considers its tenure valid."""
     tenure = a.must_acquire()
     b.acquire()
     wait_out(b)
@@ -102,7 +102,7 @@ def test_whoever_was_deposed_cannot_renew(a: Contender, b: Contender) -> None:
     assert not a.is_valid(tenure)
 
 
-def test_a_stranger_can_neither_renew_nor_release(a: Contender, b: Contender) -> None:
+def test_other_process_can_neither_renew_nor_release(a: Contender, b: Contender) -> None:
     tenure = a.must_acquire()
     assert isinstance(b.renew(tenure), NotHolder)
     stolen = Tenure(
@@ -113,7 +113,7 @@ def test_a_stranger_can_neither_renew_nor_release(a: Contender, b: Contender) ->
     assert isinstance(a.renew(tenure), Tenure)
 
 
-def test_what_is_given_back_can_be_had_at_once(a: Contender, b: Contender) -> None:
+def test_released_tenure_can_be_acquired_at_once(a: Contender, b: Contender) -> None:
     tenure = a.must_acquire()
     b.acquire()
     assert a.release(tenure) is None
@@ -121,14 +121,14 @@ def test_what_is_given_back_can_be_had_at_once(a: Contender, b: Contender) -> No
     assert b.must_acquire().epoch == 2
 
 
-def test_giving_back_twice_says_so(a: Contender) -> None:
+def test_second_release_is_answered_with_not_holder(a: Contender) -> None:
     tenure = a.must_acquire()
     a.release(tenure)
     assert a.release(tenure) == NotHolder(holder="", epoch=1)
     assert isinstance(a.renew(tenure), NotHolder)
 
 
-def test_an_old_release_does_not_free_the_next_ones(a: Contender, b: Contender) -> None:
+def test_second_release_does_not_free_the_next_holders_tenure(a: Contender, b: Contender) -> None:
     tenure = a.must_acquire()
     a.release(tenure)
     theirs = b.must_acquire()
@@ -137,7 +137,7 @@ def test_an_old_release_does_not_free_the_next_ones(a: Contender, b: Contender) 
     assert isinstance(b.renew(theirs), Tenure)
 
 
-def test_a_restarted_process_is_somebody_else(
+def test_restarted_process_is_not_the_same_holder(
     harness: MemoryHarness, store: Store, a: Contender
 ) -> None:
     a.must_acquire()
@@ -169,7 +169,7 @@ def test_epochs_rise_over_release_expiry_restart_and_restore(
     assert epochs[-2:] == [1_700_000_000_000_001, 1_700_000_000_000_002]
 
 
-def test_the_record_is_a_lease_that_people_can_read(
+def test_tenure_record_is_a_readable_kubernetes_lease(
     harness: MemoryHarness, store: Store, a: Contender
 ) -> None:
     tenure = a.must_acquire()
@@ -190,7 +190,7 @@ def test_the_record_is_a_lease_that_people_can_read(
     assert harness.run(a.tenures.inspect("other")) is None
 
 
-def test_wall_clocks_do_not_matter(a: Contender, b: Contender) -> None:
+def test_wall_clocks_do_not_affect_tenure(a: Contender, b: Contender) -> None:
     tenure = a.must_acquire()
     b.clock.wall += 1_000_000_000
     assert isinstance(b.acquire(), HeldByOther)
@@ -199,10 +199,10 @@ def test_wall_clocks_do_not_matter(a: Contender, b: Contender) -> None:
     assert isinstance(a.renew(tenure), Tenure)
 
 
-def test_people_may_annotate_the_record(
+def test_annotating_the_record_neither_renews_nor_ends_tenure(
     harness: MemoryHarness, store: Store, a: Contender, b: Contender
 ) -> None:
-    """That is a new version, and no renewal: it stops neither the holder nor a contender."""
+    """An annotation is a new version but no renewal: it stops neither holder nor contender."""
     tenure = a.must_acquire()
     b.acquire()
     wait_out(b, ms=MARGINS.take)
@@ -226,10 +226,10 @@ def test_people_may_annotate_the_record(
     assert text_at(annotations, EPOCH) == "2"
 
 
-def test_a_record_that_somebody_deleted_is_not_free(
+def test_tenure_of_a_deleted_record_is_not_free_at_once(
     harness: MemoryHarness, store: Store, a: Contender, b: Contender
 ) -> None:
-    """Its holder cannot know yet. Where there was never a ledger there was never a holder."""
+    """The holder cannot know yet. (Without a ledger there never was a holder.)"""
     a.must_acquire()
     harness.run(store.delete(KIND, NAMESPACE, tenure_name(KEY), uid=None))
     assert b.acquire(above=1) == HeldByOther(holder="", epoch=0, wait=MARGINS.take + 1)
@@ -237,7 +237,7 @@ def test_a_record_that_somebody_deleted_is_not_free(
     assert b.must_acquire(above=1).epoch == 2
 
 
-def test_a_holder_whose_record_was_deleted_learns_it_when_it_renews(
+def test_holder_of_a_deleted_record_loses_tenure_when_it_renews(
     harness: MemoryHarness, store: Store, a: Contender
 ) -> None:
     tenure = a.must_acquire()

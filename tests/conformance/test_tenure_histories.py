@@ -1,8 +1,7 @@
-"""Random histories of tenure operations, one after another, against a model that is a few lines
-long.
+"""Random histories of tenure operations, one after another, against a model of a few lines.
 
-The model is told the true time and what each process has seen; it knows nothing of objects,
-versions or writes. Clocks run at rates of their own within the drift that the margins allow for.
+The model knows the true time and what each process has seen; it knows nothing of objects, versions
+or writes. Clocks run at rates of their own within the drift that the margins allow for.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ STEPS = 60
 
 @dataclass
 class Model:
-    """`renewal` counts grants and renewals: whoever saw the same one long enough may take over."""
+    """`renewal` counts grants and renewals: after seeing the same one for long, take over."""
 
     holder: str = ""
     epoch: int = 0
@@ -85,7 +84,7 @@ class Model:
         return {who for who in now if self._is_valid(who, now[who])}
 
 
-def told(outcome: object) -> str:
+def outcome_text(outcome: object) -> str:
     match outcome:
         case Tenure(epoch=epoch):
             return f"epoch {epoch}"
@@ -103,14 +102,14 @@ def told(outcome: object) -> str:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_history_is_one_that_the_model_allows(harness: MemoryHarness, seed: int) -> None:
+def test_random_history_of_tenure_agrees_with_the_model(harness: MemoryHarness, seed: int) -> None:
     random, store, model = Random(f"tenure/{seed}"), harness.store(), Model()
     drift = [-DRIFT_PERCENT, 0, DRIFT_PERCENT]
     everybody = {
         name: Contender(harness, store, name, start=random.randrange(10**9)) for name in "abc"
     }
     rates = {name: 100 + random.choice(drift) for name in everybody}
-    held: dict[str, Tenure] = {}  # the last one each of them had
+    held: dict[str, Tenure] = {}  # the last tenure of each contender
     for _ in range(STEPS):
         span = random.choice((0, 1, 900, 3_000, 6_600, 10_000, 15_000, 19_000))
         for name, each in everybody.items():
@@ -125,7 +124,7 @@ def test_a_history_is_one_that_the_model_allows(harness: MemoryHarness, seed: in
                 got, expected = contender.release(tenure), model.release(who, tenure.epoch, now)
             case _:
                 got, expected = contender.acquire(), model.acquire(who, now)
-        assert told(got) == expected
+        assert outcome_text(got) == expected
         if isinstance(got, Tenure):
             held[who] = got
         believe = {name for name, each in held.items() if everybody[name].is_valid(each)}

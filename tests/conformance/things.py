@@ -1,4 +1,4 @@
-"""Objects for the stores' suite, and what it looks at in them."""
+"""Objects for the suite of stores, and functions that read them."""
 
 from leasehold.core.names import Wire
 from leasehold.ports.store import Store, WatchEvent
@@ -7,11 +7,11 @@ OURS = "rq.davidlangworthy.io/v1"
 
 
 def spec(n: int = 1, *, kind: str = "Run") -> Wire:
-    """What an object of the kind may say, with a number in it: a server with schemas takes it."""
+    """Return a spec of the kind that contains `n` and that a server with schemas accepts."""
     match kind:
         case "Run":
             resources = {"gpuType": "H100", "totalGPUs": 1}
-            limit = {"maxDuration": f"{n}h"}  # of what can be edited
+            limit = {"maxDuration": f"{n}h"}  # a field that can be edited
             return {"owner": "org:team", "resources": resources, "runtime": limit}
         case "Budget":
             envelope = {"name": "e", "flavor": "H100", "concurrency": n}

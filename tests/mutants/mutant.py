@@ -13,7 +13,7 @@ class Mutant(NamedTuple):
 
 def story(name: str) -> tuple[str, ...]:
     """The scenarios whose names begin so, told once."""
-    return ("tests/scenarios/test_scenarios.py", "-k", f"test_the_story_holds and ({name})")
+    return ("tests/scenarios/test_scenarios.py", "-k", f"test_scenario_passes and ({name})")
 
 
 def found_seeds() -> tuple[str, ...]:

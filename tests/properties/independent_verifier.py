@@ -1,6 +1,6 @@
 """A verifier of chain and lottery written from `docs/ledger-format.md` alone.
 
-It imports nothing of leasehold, on purpose: if it and the core agree, the document says enough.
+On purpose it imports nothing of leasehold: if both agree, the document is complete.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ def sha(data: bytes) -> str:
 
 
 def check_chain(lines: Any, digest: str = "0" * 64) -> Any:
-    """The digest after the last line, or the first seq that does not follow."""
+    """Return the digest after the last line, or the first seq that does not follow."""
     for line in lines:
         digest = sha(digest.encode() + b"\n" + canonical(line["batch"]))
         if digest != line["digest"]:
@@ -43,7 +43,7 @@ def bundle_key(entry: Any) -> tuple[str, str, int]:
 
 
 def check_lottery(spec: Any) -> bool:
-    """True when seed, commitment and every draw follow from a Resolution's spec."""
+    """Return whether seed, commitment and every draw follow from a Resolution's spec."""
     lottery = spec["lottery"]
     source = lottery["derivedFrom"]
     parts = (source["subject"], source["instant"], source["ledgerDigest"], source["nonce"])
@@ -69,7 +69,7 @@ def check_lottery(spec: Any) -> bool:
 
 
 def without(bundles: Any, drawn: Any, sweeps: Any) -> Any:
-    """The bundles of an owner after a draw: those of the drawn sweep are counted again."""
+    """Return the bundles of an owner after a draw; those of the drawn sweep are recounted."""
     left = [each for each in bundles if each is not drawn]
     run, mark, _ = drawn["bundle"].partition("#")
     sweep = sweeps.get(run)

@@ -1,4 +1,4 @@
-"""Everything a World's indices say, as plain values that compare; used by several properties."""
+"""The content of a World's indices as plain values that compare; used by several properties."""
 
 from leasehold.core.world.accounts import Account
 from leasehold.core.world.fleet import NodeState, Pool
@@ -6,7 +6,7 @@ from leasehold.core.world.world import World
 
 
 def snapshot(world: World, now: int) -> dict[str, object]:
-    """What must be the same after an undo, and in a World rebuilt from the same facts."""
+    """Return what must be equal after an undo, and in a World rebuilt from the same facts."""
     fleet = world.fleet
     names = {name: {key: set(found) for key, found in index.items()}
              for name, index in _indices(world).items()}  # fmt: skip

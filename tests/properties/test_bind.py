@@ -1,4 +1,4 @@
-"""bind against a list with one row per GPU: its pod, its slot, its payer."""
+"""bind, compared with a list that has one row per GPU: its pod, its slot, its payer."""
 
 from itertools import groupby
 
@@ -12,7 +12,7 @@ from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Segment
 from leasehold.core.world.world import World
 
 PLACES = {"c": ("r", "c"), "d": ("r", "d")}
-# cluster of the node, slots of it that are taken
+# cluster of the node, slots that are taken
 node_rows = st.lists(
     st.tuples(st.sampled_from("cd"), st.sets(st.integers(0, 15), max_size=8)),
     min_size=1,
@@ -22,7 +22,7 @@ node_rows = st.lists(
 pod_rows = st.lists(
     st.tuples(st.integers(0, 2), st.integers(1, 4), st.booleans()), min_size=1, max_size=8
 )
-cuts = st.lists(st.integers(1, 6), max_size=8)  # how much each payer gives, the last the rest
+cuts = st.lists(st.integers(1, 6), max_size=8)  # GPUs per payer; the last gives the rest
 
 
 def a_fleet(rows: list[tuple[str, set[int]]], role: Role) -> World:
@@ -36,7 +36,7 @@ def a_fleet(rows: list[tuple[str, set[int]]], role: Role) -> World:
 
 
 def places_of(rows: list[tuple[int, int, bool]], room: dict[str, int]) -> list[PodPlace]:
-    """The pods on the first node that has room, in the order in which pack names them."""
+    """Return the pods on the first node that has room, in the order in which pack names them."""
     placed: list[PodPlace] = []
     for group, gpus, spare in sorted(rows, key=lambda row: (row[0], row[2])):
         node = next((name for name in sorted(room) if room[name] >= gpus), None)
@@ -66,7 +66,7 @@ def segments_of(gpus: int, shares: list[int]) -> list[Segment]:
 
 @given(nodes=node_rows, pods=pod_rows, shares=cuts, first=st.integers(0, 3))
 @settings(max_examples=300)
-def test_every_gpu_of_every_pod_is_paid_once_in_the_order_of_the_walk(
+def test_bind_pays_each_gpu_once_in_the_order_of_the_walk(
     nodes: list[tuple[str, set[int]]],
     pods: list[tuple[int, int, bool]],
     shares: list[int],

@@ -1,4 +1,4 @@
-"""Hours that suffice when less of a window is left, against asking at every end that is known."""
+"""Hours that suffice when less of a window is left, compared with asking at every known end."""
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -26,12 +26,12 @@ from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import World
 
-ends_of_strangers = st.lists(st.integers(1, 10 * 60), max_size=5, unique=True)  # minutes
+ends_of_other_runs = st.lists(st.integers(1, 10 * 60), max_size=5, unique=True)  # minutes
 PLANNED = "uid-planned"
 
 
 def a_fleet(closes: int, hours: int, *, running: int, ends: list[int], lends: bool) -> World:
-    """An envelope that closes, with leases of its own; and strangers elsewhere, who end."""
+    """Return an envelope that closes, with its own leases, and other runs elsewhere that end."""
     cap = hours * HOUR
     lending = Lending(allow=True, to=("v",), max_gpu_ms=cap)
     envelope = an_envelope("n/t/e", "t", end=NOW + closes * HOUR, lending=lending)
@@ -52,7 +52,7 @@ def a_fleet(closes: int, hours: int, *, running: int, ends: list[int], lends: bo
 
 
 def a_run_of(owner: str, gpus: int, span: int | None) -> Run:
-    """It goes where no stranger is; `v` has no money but what `t` lends it."""
+    """Return a run for the domain without other runs; `v` has only the budget that `t` lends."""
     run = a_run("new", owner, group_gpus=gpus, pod_gpus=1, span=span, selector=Selector(domain="a"))
     funding = Funding(allow_borrow=True, sponsors=("t",)) if owner == "v" else Funding()
     return replace(run, spec=replace(run.spec, funding=funding))
@@ -71,14 +71,14 @@ def by_asking_at_every_end(world: World, request: StartRequest, calendar: Calend
     closes=st.integers(1, 30),
     hours=st.integers(1, 40),
     running=st.integers(0, 3),
-    ends=ends_of_strangers,
+    ends=ends_of_other_runs,
     gpus=st.integers(1, 5),
     span=st.sampled_from((None, HOUR, 4 * HOUR)),
     planned=st.sampled_from((0, 1, 7)),
     lends=st.booleans(),
 )
 @settings(max_examples=300)
-def test_the_first_end_at_which_hours_suffice_is_that_of_asking_at_every_end(
+def test_forecast_is_the_first_known_end_at_which_admit_succeeds(
     closes: int,
     hours: int,
     running: int,

@@ -1,4 +1,4 @@
-"""cover against a model that keeps lists: who is asked, in what order, and for how much."""
+"""cover, compared with a model of plain lists: which envelopes pay, in what order, how much."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ envelope_rows = st.tuples(
     st.sampled_from(Sharing),
     lendings,
 )
-# envelope, borrower, relation, GPUs, hours that it may run in all (it began one hour ago)
+# envelope, borrower, relation, GPUs, total hours that the lease may run (it began 1 h ago)
 lease_rows = st.tuples(
     st.integers(0, 7),
     st.sampled_from(OWNERS),
@@ -122,7 +122,7 @@ class Model:
         return world
 
     def walk(self, ask: FundingRequest) -> Iterator[tuple[Envelope, Relation]]:
-        """The published order, each envelope where it is first met."""
+        """Yield envelopes in the published order, each where it is first met."""
         met: set[str] = set()
         for relation, owners in self._steps(ask):
             found = sorted(
@@ -151,7 +151,7 @@ class Model:
             yield Relation.BORROWED, {*OWNERS}
 
     def in_order(self, ask: FundingRequest) -> list[tuple[Envelope, Relation]]:
-        """Kin that pay elsewhere come after kin that pay here, and before lenders."""
+        """Return the walk, with kin that pay elsewhere between kin that pay here and lenders."""
         walked = list(self.walk(ask))
         return sorted(
             walked,
@@ -163,7 +163,7 @@ class Model:
     def most(
         self, ask: FundingRequest, envelope: Envelope, relation: Relation, taken: dict[str, int]
     ) -> int:
-        """The least of everything that caps it."""
+        """Return the smallest of all limits on the envelope."""
         if envelope.region not in (None, ask.region) or not envelope.start <= NOW < envelope.end:
             return 0
         lent = relation is Relation.BORROWED
@@ -195,7 +195,7 @@ class Model:
         )
 
     def hours(self, envelope: Envelope, *, lent: bool = False) -> int:
-        """Used in the hour that has passed, and what may still be used within the window."""
+        """Return what was used in the past hour and may still be used within the window."""
         total = 0
         for payer, _, relation, gpus, limit in self.leases:
             if payer is envelope and (relation is Relation.BORROWED or not lent):
@@ -204,7 +204,7 @@ class Model:
         return total
 
     def pay(self, ask: FundingRequest) -> tuple[list[tuple[str, int, Relation]], int]:
-        """Who pays how much in what order, and how much nobody pays for."""
+        """Return the payers in order with their GPUs, and how many GPUs have no payer."""
         left, taken, paid = ask.gpus, dict[str, int](), []
         limit = ask.funding.max_borrow_gpus
         borrow = 1000 if limit is None else max(0, limit - ask.borrowed_already)
@@ -234,7 +234,7 @@ def _is_kin(one: str, other: str) -> bool:
 
 
 def _admits(envelope: Envelope, owner: str) -> bool:
-    """The globs of `GLOBS` all end in their only star."""
+    """Match by prefix: the globs of `GLOBS` all end in their only star."""
     lending = envelope.lending
     return lending.allow and any(owner.startswith(glob[:-1]) for glob in lending.to)
 
@@ -246,7 +246,7 @@ def _admits(envelope: Envelope, owner: str) -> bool:
     ask=asks,
 )
 @settings(max_examples=400)
-def test_cover_pays_as_the_lists_say(
+def test_cover_pays_like_the_model_of_lists(
     rows: Rows, leases: LeaseRows, caps: list[int], ask: FundingRequest
 ) -> None:
     model = Model(rows, leases, caps)
@@ -273,10 +273,10 @@ def test_cover_pays_as_the_lists_say(
     ask=asks,
 )
 @settings(max_examples=200)
-def test_whoever_pays_stays_within_every_cap(
+def test_payment_found_by_cover_stays_within_every_cap(
     rows: Rows, leases: LeaseRows, caps: list[int], ask: FundingRequest
 ) -> None:
-    """Not by comparing with another walk, but by looking at the world with the payment made."""
+    """Look at the world with the payment made, without comparing with another walk."""
     model = Model(rows, leases, caps)
     answer = cover(model.world(), ask, now=NOW)
     segments = answer.segments if isinstance(answer, Covered) else ()

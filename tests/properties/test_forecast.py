@@ -1,4 +1,4 @@
-"""Forecasts against the plain way: at every instant at which something ends, ask again."""
+"""Forecasts, compared with asking again at every time at which something ends."""
 
 from itertools import pairwise
 
@@ -27,8 +27,8 @@ from leasehold.core.units import FOREVER, HOUR
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.world import World
 
-# fabric of a node, and the leases on it: GPUs, whole hours until the end (None: not known),
-# whether it is ending already
+# fabric of a node, and the leases on it: GPUs, whole hours until the end (None: unknown),
+# whether the lease is already ending
 node_rows = st.lists(
     st.tuples(
         st.sampled_from("ab"),
@@ -40,7 +40,7 @@ node_rows = st.lists(
     min_size=1,
     max_size=4,
 )
-# node, GPUs, hour from which on, hours that it lasts (None: for ever)
+# node, GPUs, first hour, hours that the entry lasts (None: forever)
 entry_rows = st.lists(
     st.tuples(
         st.integers(0, 3), st.integers(1, 8), st.integers(0, 6), st.sampled_from((None, 1, 4))
@@ -54,8 +54,10 @@ LEASES_PER_NODE = 3
 
 
 def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
-    """The world of these rows; leases that end by then are really over. The first of each node is
-    somebody else's, so that its end is no news about money."""
+    """Return the world of these rows, without leases that end by `ended_by`.
+
+    The first lease of each node has another owner, so that its end does not free any budget.
+    """
     nodes = [a_node(f"n{i}", row[0]) for i, row in enumerate(rows)]
     world = a_world(nodes, [_purse(cap), a_budget("u")])
     for i, (_, leases) in enumerate(rows):
@@ -84,7 +86,7 @@ def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
 
 
 def _purse(cap: tuple[int, int]) -> Budget:
-    """One envelope of so many GPUs, and a second one whose window opens after so many hours."""
+    """Return a Budget; `cap` has its GPUs and after how many hours a second envelope opens."""
     gpus, opens = cap
     first = an_envelope("n/t/e", "t", gpus)
     if not opens:
@@ -129,7 +131,7 @@ def by_asking_every_hour(
     span=st.sampled_from((None, HOUR, 3 * HOUR)),
     spread=st.booleans(),
 )
-@example(  # room for an hour now, none when it is paid for, and room again when leases have ended
+@example(  # room for an hour now, none once the run is funded, room again once leases have ended
     rows=[("a", [(4, 3, False)]), ("a", []), ("a", [])],
     entries=[(1, 8, 2, None)],
     cap=(8, 2),
@@ -140,7 +142,7 @@ def by_asking_every_hour(
     spread=True,
 )
 @settings(max_examples=150)
-def test_the_first_instant_is_that_of_asking_every_hour(
+def test_forecast_is_the_first_hour_at_which_admit_succeeds(
     rows: Rows,
     entries: Entries,
     cap: tuple[int, int],
@@ -177,7 +179,7 @@ def test_the_first_instant_is_that_of_asking_every_hour(
     firm=st.integers(0, 4),
 )
 @settings(max_examples=300)
-def test_node_times_are_those_of_counting_hour_by_hour(
+def test_outlook_node_times_equal_counting_hour_by_hour(
     rows: Rows, entries: Entries, gpus: int, span: int | None, firm: int
 ) -> None:
     world = a_fleet(rows, (1000, 0))
@@ -207,7 +209,7 @@ def test_node_times_are_those_of_counting_hour_by_hour(
 
 
 @given(rows=node_rows, before=entry_rows, after=entry_rows, gpus=st.integers(1, 4))
-def test_an_outlook_that_was_corrected_is_one_made_anew(
+def test_corrected_outlook_equals_a_new_outlook(
     rows: Rows, before: Entries, after: Entries, gpus: int
 ) -> None:
     world = a_fleet(rows, (1000, 0))

@@ -1,4 +1,4 @@
-"""The core and a verifier that knows only `docs/ledger-format.md` agree, on the page and off it."""
+"""The core agrees with a verifier that knows only `docs/ledger-format.md`, also on its examples."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def page_resolution() -> dict[str, object]:
     return {"metadata": {"name": "train-16-1-3"}, "spec": json.loads(block("json"))}
 
 
-def test_the_pages_example_is_recomputed_by_both() -> None:
+def test_documented_example_is_accepted_by_both_verifiers() -> None:
     lines, resolution = page_lines(), page_resolution()
     assert independent.check_chain(lines) == lines[-1]["digest"]
     assert independent.check_lottery(resolution["spec"])
@@ -47,7 +47,7 @@ def test_the_pages_example_is_recomputed_by_both() -> None:
     assert published["resolutions"][0]["digest"] == digest_of(resolution["spec"])
 
 
-def test_the_pages_table_of_numbers_is_right() -> None:
+def test_documented_table_of_draw_numbers_is_right() -> None:
     spec = json.loads(block("json"))
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
     assert len(rows) == 2 * len(spec["lottery"]["draws"])
@@ -55,7 +55,7 @@ def test_the_pages_table_of_numbers_is_right() -> None:
         assert independent.draw_number(spec["lottery"]["seed"], int(k), int(n)) == int(drawn)
 
 
-def test_both_find_the_same_broken_link() -> None:
+def test_both_verifiers_find_the_same_broken_link() -> None:
     lines = lines_of(*HONEST)
     assert independent.check_chain(lines) == lines[-1]["digest"]
     lines[3] = {**lines[3], "digest": "00" * 32}
@@ -65,13 +65,13 @@ def test_both_find_the_same_broken_link() -> None:
     assert problem.seq == 4
 
 
-def test_both_link_a_batch_that_has_every_part() -> None:
+def test_both_verifiers_chain_a_batch_that_has_every_part() -> None:
     assert isinstance(independent.check_chain(lines_of(FULL)), str)
 
 
 names = st.text("ab-é\U00010000\uffff", min_size=1, max_size=3)
-# Of a run: namespace, name, groups in the scope, whether its owner pays, groups elsewhere, and
-# whether it is a sweep whose bundles are counted again.
+# A run: namespace, name, groups in the scope, whether its owner pays, groups elsewhere, and
+# whether it is a sweep whose bundles are recounted.
 runs = st.tuples(
     names,
     names,
@@ -87,7 +87,7 @@ Runs = dict[str, list[tuple[str, str, set[int] | None, bool, int, bool]]]
 
 
 def a_lottery(of: Runs, nonce: str, instant: int, *, owned_last: bool, stop: int) -> Lottery:
-    """Draws from these runs, each group of which has eight GPUs."""
+    """Return a lottery that draws from these runs; each group has eight GPUs."""
     conflict: dict[str, list[Bundle]] = {}
     sweeps: dict[str, SweepWidth] = {}
     for owner, mine in of.items():
@@ -121,7 +121,7 @@ def a_lottery(of: Runs, nonce: str, instant: int, *, owned_last: bool, stop: int
     owned_last=st.booleans(),
     stop=st.integers(0, 8),
 )
-def test_both_draw_alike(
+def test_independent_verifier_accepts_every_lottery_of_the_core(
     of: Runs, nonce: str, instant: int, *, owned_last: bool, stop: int
 ) -> None:
     made = a_lottery(of, nonce, instant, owned_last=owned_last, stop=stop)
@@ -130,7 +130,7 @@ def test_both_draw_alike(
 
 
 @given(st.dictionaries(names, st.integers() | names))
-def test_both_hash_alike(value: dict[str, object]) -> None:
+def test_core_and_independent_verifier_hash_alike(value: dict[str, object]) -> None:
     text = independent.canonical(value)
     assert next_digest(GENESIS, text) == independent.sha(GENESIS.encode() + b"\n" + text)
     assert independent.sha(text) == digest_of(value)

@@ -1,4 +1,4 @@
-"""The ledger's fold against a list with three columns: start, end, GPUs."""
+"""The ledger's fold, compared with a list of three columns: start, end, GPUs."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -121,7 +121,7 @@ class LedgerAgainstAList(RuleBasedStateMachine):
             assert sum(spent.values()) == sum(map(self.spent, mine))
 
     @invariant()
-    def what_is_committed_is_what_open_leases_may_still_use(self) -> None:
+    def committed_hours_are_what_open_leases_may_still_use(self) -> None:
         for payer in PAYERS:
             expected = 0
             for name in self.still_open():
@@ -136,7 +136,7 @@ class LedgerAgainstAList(RuleBasedStateMachine):
             assert committed[0] == expected
 
     @invariant()
-    def a_rebuilt_world_and_the_audit_agree(self) -> None:
+    def rebuilt_world_and_audit_find_no_difference(self) -> None:
         assert check_all(self.world, self.now) == []
         balances = [said for said in audit(self.world, [], self.now) if "pod" not in said]
         assert balances == []

@@ -1,4 +1,4 @@
-"""The sweep over plans finds what looking at every instant finds."""
+"""The sweep over plans finds the same as a look at every time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,9 @@ def left_at(left: int, drops: list[Drop], at: int) -> int:
 
 
 @given(left=st.integers(0, 8), drops=DROPS, start=INSTANTS, span=st.integers(1, LAST))
-def test_the_fewest_of_a_span(left: int, drops: list[Drop], start: int, span: int) -> None:
+def test_fewest_equals_the_minimum_over_every_time_of_the_span(
+    left: int, drops: list[Drop], start: int, span: int
+) -> None:
     expected = min(left_at(left, drops, at) for at in range(start, start + span))
     assert fewest(left, drops, start=start, stop=start + span) == expected
 
@@ -29,7 +31,7 @@ def test_the_fewest_of_a_span(left: int, drops: list[Drop], start: int, span: in
     starts=st.lists(INSTANTS, max_size=6).map(sorted),
     span=st.integers(1, LAST),
 )
-def test_of_many_spans_each_as_if_it_were_asked_alone(
+def test_fewest_from_each_equals_fewest_of_each_single_span(
     left: int, drops: list[Drop], starts: list[int], span: int
 ) -> None:
     alone = [fewest(left, drops, start=start, stop=start + span) for start in starts]
@@ -52,14 +54,14 @@ def lease(index: int, *, is_lent: bool) -> Lease:
     ahead=st.integers(0, 6),
     span=st.integers(1, LAST),
 )
-def test_the_most_that_an_envelope_pays_for(
+def test_accounts_peak_equals_the_maximum_over_every_time(
     terms: list[tuple[int, bool]],
     claims: list[tuple[int, int, bool]],
     now: int,
     ahead: int,
     span: int,
 ) -> None:
-    """Leases count until they are known to end, overdue ones always; plans while they last."""
+    """Leases count until their known end, overdue leases always, plans while they last."""
     accounts = Accounts(WhatIf())
     for index, (frees_at, is_lent) in enumerate(terms):
         accounts.add(lease(index, is_lent=is_lent), KnownEnd(frees_at=frees_at))

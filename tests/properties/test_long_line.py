@@ -1,4 +1,4 @@
-"""What runs that are alike share changes nothing but the price: everybody is told the same."""
+"""Runs that are alike share results; this changes no decision and no message, only the cost."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from leasehold.core.world.world import World
 
 
 class Unlike(EqualRunsIndex):
-    """Nobody is like anybody."""
+    """Treats no run as like another."""
 
     def likeness(self, run: Run) -> EqualRuns:  # noqa: ARG002 - as `EqualRunsIndex` has it
         return EqualRuns()
@@ -36,7 +36,7 @@ POLICY = Policy(
 )  # fmt: skip
 
 
-def a_line(kinds: list[tuple[str, int, int | None]], caps: list[Cap], *, nodes: int) -> World:
+def a_queue(kinds: list[tuple[str, int, int | None]], caps: list[Cap], *, nodes: int) -> World:
     budgets = [
         a_budget(
             owner,
@@ -58,7 +58,7 @@ def a_line(kinds: list[tuple[str, int, int | None]], caps: list[Cap], *, nodes: 
     return world
 
 
-def told(world: World, turn: Turn) -> object:
+def reported(world: World, turn: Turn) -> object:
     return (
         turn.batches,
         [(each.subject, each.reason, each.message) for each in turn.notices],
@@ -68,7 +68,7 @@ def told(world: World, turn: Turn) -> object:
 
 
 def play(world: World, events: list[tuple[str, int]]) -> list[object]:
-    """Turn after turn, before each of which a run ends, is requeued, or only time passes."""
+    """Decide turn after turn; before each, a run ends, is requeued, or only time passes."""
     found, now = [], NOW
     for closure, number in [("", 0), *events]:
         now += SECOND if closure else 2 * MINUTE
@@ -79,7 +79,7 @@ def play(world: World, events: list[tuple[str, int]]) -> list[object]:
             why = parse_why(closure)
             world.fold_close(name, Closure(why=why, at=now, cause=cause, batch=world.head.seq))
         turn = decide(world, now=now, key=KEY)
-        found.append(told(world, turn))
+        found.append(reported(world, turn))
         if turn.batches:
             world.head = replace(world.head, seq=turn.batches[-1].seq, instant=now)
     return found
@@ -93,14 +93,14 @@ def play(world: World, events: list[tuple[str, int]]) -> list[object]:
     nodes=st.integers(1, 2),
     events=st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=5),
 )
-def test_everybody_is_told_as_if_nobody_were_alike(
+def test_sharing_between_like_runs_changes_no_decision_or_message(
     kinds: list[tuple[str, int, int | None]],
     repeated: int,
     caps: list[Cap],
     nodes: int,
     events: list[tuple[str, int]],
 ) -> None:
-    line = [kind for kind in kinds for _ in range(repeated)]
-    shared, alone = a_line(line, caps, nodes=nodes), a_line(line, caps, nodes=nodes)
+    queue = [kind for kind in kinds for _ in range(repeated)]
+    shared, alone = a_queue(queue, caps, nodes=nodes), a_queue(queue, caps, nodes=nodes)
     alone.memory.alike = Unlike()
     assert play(shared, events) == play(alone, events)

@@ -1,4 +1,4 @@
-"""Draws are a fair shuffle that depends on nothing but the seed and the set; odds foretell them."""
+"""Draws are a fair shuffle that depends only on the seed and the set; odds predict the draws."""
 
 import hashlib
 from collections import Counter
@@ -38,14 +38,14 @@ conflicts = st.dictionaries(
 
 
 @given(seed=seeds, k=st.integers(0, 50), n=st.integers(1, 1 << 64) | st.just((1 << 63) + 1))
-def test_a_number_is_the_independent_one(seed: str, k: int, n: int) -> None:
+def test_number_equals_that_of_the_independent_verifier(seed: str, k: int, n: int) -> None:
     number = lottery.number(seed, k, n)
     assert number == draw_number(seed, k, n)
     assert 0 <= number < n
 
 
 @given(seed=seeds, conflict=conflicts, shuffle=st.randoms(use_true_random=False))
-def test_everything_is_drawn_once_whatever_the_order_it_came_in(
+def test_every_bundle_is_drawn_once_regardless_of_input_order(
     seed: str, conflict: dict[str, list[Bundle]], shuffle: Random
 ) -> None:
     drawn = list(draw_order(seed, conflict))
@@ -59,7 +59,7 @@ def test_everything_is_drawn_once_whatever_the_order_it_came_in(
 
 @given(fabrics=fleets, rows=run_rows, gpus=st.sampled_from((4, 8)), groups=st.integers(1, 2))
 @settings(max_examples=12, phases=(Phase.generate,))  # shrinking would take minutes
-def test_exact_odds_are_the_frequencies_of_real_draws(
+def test_exact_odds_match_the_frequencies_of_real_draws(
     fabrics: list[str], rows: Rows, gpus: int, groups: int
 ) -> None:
     world = a_full_world(fabrics, rows)

@@ -18,7 +18,7 @@ from leasehold.core.world.invariants import Touched, check_all, check_delta
 from leasehold.core.world.rebuild import rebuilt
 from leasehold.core.world.world import World
 
-# owner, groups, GPUs of a group, spares, minimum or fixed, gang, span, submitted at
+# owner, groups, GPUs of a group, spares, elastic or fixed, gang, span, submitted at
 run_rows = st.lists(
     st.tuples(
         st.sampled_from(("t", "u", "v")),
@@ -60,11 +60,11 @@ def runs_of(rows: Rows) -> list[Run]:
     ]
 
 
-Said = tuple[bytes, bytes, bytes]  # batches, reservations, what people are told
+Decided = tuple[bytes, bytes, bytes]  # batches, reservations, messages
 
 
-def turns(nodes: list[Node], budgets: list[Budget], runs: list[Run]) -> list[Said]:
-    """What is decided now, when its pods run, and at three later instants."""
+def turns(nodes: list[Node], budgets: list[Budget], runs: list[Run]) -> list[Decided]:
+    """Return what is decided now, in two turns, and at three later times."""
     world = a_world(nodes, budgets)
     decided = []
     early = [run for run in runs if run.name <= f"r{len(runs) // 2}"]
@@ -76,8 +76,8 @@ def turns(nodes: list[Node], budgets: list[Budget], runs: list[Run]) -> list[Sai
     return decided
 
 
-def a_turn(world: World, now: int) -> Said:
-    """One turn as the shell takes it, in canonical bytes; its pods then run at once."""
+def a_turn(world: World, now: int) -> Decided:
+    """Take a turn like the shell and return it in canonical bytes; its pods then run at once."""
     turn = decide(world, now=now, key=KEY)
     opened = tuple(each for batch in turn.batches for each in batch.opened)
     touched = Touched(opened=tuple(world.leases[each.name] for each in opened))
@@ -116,8 +116,8 @@ def test_insertion_order_does_not_change_what_is_decided(rows: Rows, shuffle: Ra
 
 @given(rows=run_rows)
 @settings(max_examples=30)
-def test_a_rebuilt_world_decides_as_the_grown_one(rows: Rows) -> None:
-    """Everything a decision needs is in the facts; only why somebody waits may be told twice."""
+def test_rebuilt_world_decides_the_same_as_the_grown_world(rows: Rows) -> None:
+    """Everything a decision needs is in the facts; only a refusal may be reported twice."""
     world = a_world(NODES, BUDGETS)
     for run in runs_of(rows):
         world.put_run(run)

@@ -1,4 +1,4 @@
-"""pack against brute force on small fleets: which domain, which node, all of it or nothing."""
+"""pack, compared with brute force on small fleets: which domain, which node, all or nothing."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
 from leasehold.core.world.world import World
 
 PLACES = [("r", "c"), ("r", "d")]
-# fabric, cluster, GPUs, GPUs that somebody else holds, pods that it may carry
+# fabric, cluster, GPUs, GPUs that foreign pods hold, pods that the node may carry
 node_rows = st.lists(
     st.tuples(
         st.sampled_from("ab"),
@@ -37,7 +37,7 @@ Rows = list[tuple[str, str, int, int, int]]
 
 
 class Model:
-    """Per node: its domain, free GPUs, pods it may still take, and whether it lies empty."""
+    """Per node: its domain, free GPUs, pods that it may still take, and whether it is empty."""
 
     def __init__(self, rows: Rows) -> None:
         self.domain = {f"n{i}": f"r/{row[1]}/{row[0]}" for i, row in enumerate(rows)}
@@ -53,7 +53,7 @@ class Model:
         )
 
     def tightest(self, placement: PlacementRequest, groups: int) -> str | None:
-        """The domain that can hold so many groups and will have the least left over."""
+        """Return the domain that can hold so many groups and will have the least left over."""
         needed = groups * (placement.pods + placement.spares)
         good = [
             (sum(self.free[n] for n in self.domain if self.domain[n] == domain), domain)
@@ -65,7 +65,7 @@ class Model:
     def put(
         self, placement: PlacementRequest, groups: tuple[int, ...], domain: str
     ) -> list[PodPlace]:
-        """In use before empty, least free first, by name; spares beside others if possible."""
+        """Prefer nodes in use, the least free, then by name; keep spares off their own pods."""
         placed = []
         for group in groups:
             actives: set[str] = set()
@@ -126,7 +126,7 @@ def a_fleet(rows: Rows) -> World:
 
 @given(rows=node_rows, placement=wants)
 @settings(max_examples=400)
-def test_pack_places_as_brute_force_does(rows: Rows, placement: PlacementRequest) -> None:
+def test_pack_places_pods_like_brute_force(rows: Rows, placement: PlacementRequest) -> None:
     world = a_fleet(rows)
     expected = Model(rows).pack(placement)
     answer = pack(world, placement, PLACES)
@@ -140,7 +140,7 @@ def test_pack_places_as_brute_force_does(rows: Rows, placement: PlacementRequest
 
 @given(rows=node_rows, placement=wants)
 @settings(max_examples=200)
-def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
+def test_packed_groups_stay_in_one_domain_and_every_pod_is_placed(
     rows: Rows, placement: PlacementRequest
 ) -> None:
     world = a_fleet(rows)
@@ -183,10 +183,10 @@ def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
 
 @given(rows=node_rows, placement=wants, own=st.sampled_from(("r/c/a", "r/c/b", "r/d/a")))
 @settings(max_examples=200)
-def test_growth_goes_where_the_run_is_before_it_goes_elsewhere(
+def test_growth_is_placed_in_the_runs_own_domain_first(
     rows: Rows, placement: PlacementRequest, own: str
 ) -> None:
-    """All of it in the run's own domain; else group by group, own domain first."""
+    """All of it in the run's own domain; otherwise group by group, own domain first."""
     answer = pack(a_fleet(rows), replace(placement, own_domains=(own,)), PLACES)
     model = Model(rows)
     per_group = placement.pods + placement.spares
@@ -207,10 +207,10 @@ def test_growth_goes_where_the_run_is_before_it_goes_elsewhere(
 
 
 @given(rows=node_rows, placement=wants, fabric=st.sampled_from("ab"))
-def test_a_selector_and_a_resolution_narrow_the_choice(
+def test_pack_within_one_domain_ignores_all_other_domains(
     rows: Rows, placement: PlacementRequest, fabric: str
 ) -> None:
-    """Asking for one domain is packing a fleet that has no other."""
+    """Asking for one domain equals packing a fleet that has no other."""
     inside = [f"n{i}" for i, row in enumerate(rows) if row[0] == fabric and row[1] == "c"]
     model = Model(rows)
     model.domain = {name: domain for name, domain in model.domain.items() if name in inside}

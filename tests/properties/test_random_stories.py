@@ -1,4 +1,4 @@
-"""Random stories: nothing breaks while they are told, and in the end nobody is left behind.
+"""Random stories: no invariant breaks while they are played, and no run is left behind at the end.
 
 RANDOM_STORY=17 plays that seed alone; `python -m leasehold.sim.faults.stories 17` prints it.
 """
@@ -50,26 +50,26 @@ NEVER_BROKEN = ("expected every invariant", "expected ledger ok", "expected audi
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_nobody_is_left_behind(share: int, budget: Budget) -> None:
+def test_no_run_is_left_behind_after_a_random_story(share: int, budget: Budget) -> None:
     for seed in budget.of(3, SEEDS[share::SHARES]):
-        _leaves_nobody_behind(seed)
+        _leaves_no_run_behind(seed)
 
 
-def _leaves_nobody_behind(seed: int) -> None:
+def _leaves_no_run_behind(seed: int) -> None:
     stage = _played(seed)
     stage.advance_to(stage.now + REST)
     world = stage.world
     assert world is not None
     found = [*stage.ledger(), *stage.audit(), *stage.broken(), *left_behind(world, stage.now)]
     assert not found, "\n".join([f"RANDOM_STORY={seed}", *found])
-    before = _what_stands(world)
+    before = _standing_state(world)
     stage.start_controller()
     stage.settle()
     assert stage.world is not None
-    assert _what_stands(stage.world) == before, f"RANDOM_STORY={seed}: a restart changed something"
+    assert _standing_state(stage.world) == before, f"RANDOM_STORY={seed}: a restart changed it"
 
 
-def test_what_must_always_hold_holds_under_faults(tmp_path: Path, budget: Budget) -> None:
+def test_invariants_hold_in_random_stories_under_faults(tmp_path: Path, budget: Budget) -> None:
     for seed in budget.of(3, FAULTY_SEEDS):
         _holds_under_faults(seed, tmp_path)
 
@@ -84,7 +84,7 @@ def _holds_under_faults(seed: int, tmp_path: Path) -> None:
     assert first.digest == second.digest
 
 
-def test_the_order_of_hashes_decides_nothing(tmp_path: Path) -> None:
+def test_hash_seed_does_not_change_random_stories(tmp_path: Path) -> None:
     code = (
         "import sys; from leasehold.sim.scenario.runner import run_scenario\n"
         "for file in sys.argv[1:]: print(run_scenario(file, echo=lambda _: None).digest)"
@@ -105,7 +105,7 @@ def test_the_order_of_hashes_decides_nothing(tmp_path: Path) -> None:
 
 
 def _played(seed: int) -> Stage:
-    """The stage when the last step has been taken, whatever the server said to it."""
+    """Return the stage after the last step, whether or not the server accepted the steps."""
     story = parse_story(story_of(seed), f"seed {seed}")
     stage = Stage(story, seed=None, rates={}, observe=lambda *_: None)
     actor = StoryUsers(
@@ -127,7 +127,7 @@ def _played(seed: int) -> Stage:
 
 
 def left_behind(world: World, now: Instant) -> Iterator[str]:
-    """Every promise about what happens in the end that was not kept."""
+    """Yield every promise about the final state that was not kept."""
     for uid in world.runs:
         run = world.runs[uid]
         if is_over(world, run):
@@ -175,13 +175,13 @@ def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
     live = sum(where.standing is Standing.LIVE for where in units_of(world, run).values())
     is_wide = live * run.spec.group_gpus >= starting_gpus(run.spec)  # no more run at once (G2)
     if run.uid not in world.memory.refusals and not is_wide:
-        yield f"{run.key} waits and nobody says why"
+        yield f"{run.key} waits without a stated reason"
     if reservation is None:
         return
     hold = hold_of(world, run)
     if hold is not None and now > ends_at(world, hold):
         yield f"{run.key} does not start, and its place is held after the timeout"
-    # Since its start a run that lacks money claims what comes free (Q6): it has no other start.
+    # From its start on, a run that lacks budget claims what comes free (Q6): no other start.
     is_planned = reservation.confidence is not Confidence.MONEY
     if reservation.state is State.PENDING and is_planned and reservation.starts < now - MINUTE:
         yield f"{run.key} was to start {(now - reservation.starts) // MINUTE} minutes ago"
@@ -198,7 +198,7 @@ def _will_not_end(world: World, lease: Lease, now: Instant) -> Iterator[str]:
 
 
 def _first_could_start(world: World, now: Instant) -> Iterator[str]:
-    """The first in line starts if it fits and is paid for, unless somebody holds something."""
+    """The first run in the queue must start if it fits and is funded, unless GPUs are held."""
     line = [run for run in in_order(world, world.work.pending) if owner_allowed(world, run) is None]
     firm = [
         each
@@ -213,12 +213,12 @@ def _first_could_start(world: World, now: Instant) -> Iterator[str]:
                 world, start_request_for(world, run, groups), Calendar(), start=now, now=now
             )
             if isinstance(answer, Admitted) and not firm:
-                yield f"{run.key} is first in line, funded and placed, and does not start"
+                yield f"{run.key} is first in the queue, funded and placed, and does not start"
             return
 
 
-def _what_stands(world: World) -> tuple[object, ...]:
-    """What a controller that forgot everything must find again."""
+def _standing_state(world: World) -> tuple[object, ...]:
+    """Return what a controller without memory must find again."""
     leases = sorted((name, each.ending) for name, each in world.leases.items() if each.is_open)
     plans = sorted(
         (each.run_key, each.state)

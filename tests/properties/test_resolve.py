@@ -1,4 +1,4 @@
-"""Site and Resolution against brute force on small fleets: cheapest place, no innocent victim."""
+"""Site and Resolution, compared with brute force: cheapest place, no needless victim."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ from leasehold.core.verdicts import Refused
 from leasehold.core.world.world import World
 
 SEED = "5e" * 32
-# kind, groups, GPUs of a group, whether it has spares, hours since it began (for two of them it is
-# protected), whether it prefers domain b
+# kind, groups, GPUs of a group, whether it has spares, hours since it began (it is protected
+# for two), whether it prefers domain b
 run_rows = st.lists(
     st.tuples(
         st.sampled_from(("fixed", "elastic", "stiff", "sweep", "filler")),
@@ -39,7 +39,7 @@ Slots = dict[str, list[int]]
 
 
 def a_full_world(fabrics: list[str], rows: Rows) -> World:
-    """Every run where it first fits; what does not fit is not there."""
+    """Return a world with every run where it first fits; runs that do not fit are left out."""
     nodes = {f"n{i}": fabric for i, fabric in enumerate(fabrics)}
     world = a_world(
         [a_node(name, fabric) for name, fabric in nodes.items()],
@@ -97,7 +97,7 @@ def _place(
 
 
 class Model:
-    """Leases that stand, as a set of names, and how many pods fit beside them."""
+    """Leases that are still there, as a set of names, and how many pods fit beside them."""
 
     def __init__(self, world: World, pod_gpus: int) -> None:
         self.leases = {name: world.leases[name] for name in world.leases}
@@ -135,20 +135,22 @@ class Model:
         self.standing -= {each.name for each in leases}
 
     def surplus(self, uid: str) -> set[int]:
-        """The groups above the minimum of an elastic run, which may be shrunk."""
+        """Return the groups above the minimum of an elastic run, which may be shrunk."""
         if self.runs[uid].spec.malleable is None:
             return set()
         groups = sorted({each.group for each in self.of(uid)})
         return set(groups[len(groups) - self.above(uid) :])
 
     def steps(self, node: str) -> list[str]:
-        """By which step of R3 each GPU of a node would come free, cheapest first. GPUs of protected
-        runs are in none."""
+        """Return the step of R3 by which each GPU of a node would come free, cheapest first.
+
+        GPUs of protected runs are left out.
+        """
         kinds = dict.fromkeys(range(8), "free")
         order = ("free", "spare", "shrink", "lottery", "kept")
         for lease in self.leases.values():
             if lease.node != node or lease.role is Role.BORROWED:
-                continue  # a filler lies on a spare, and goes with it
+                continue  # a filler is on a spare and ends with it
             if lease.role is Role.SPARE:
                 kind = "spare"
             elif lease.group in self.surplus(lease.uid):
@@ -159,8 +161,10 @@ class Model:
         return sorted((kind for kind in kinds.values() if kind != "kept"), key=order.index)
 
     def losses(self, domain: str, pods: int) -> list[tuple[int, int, int]]:
-        """Of every way to deal so many pods to the nodes of a domain: GPUs by lottery, by
-        shrinking, of spares."""
+        """Return the loss of every way to place so many pods on the nodes of a domain.
+
+        A loss counts GPUs taken by lottery, by shrinking, and from spares.
+        """
         steps = [self.steps(name) for name in self.domain if self.domain[name] == domain]
         ways = product(*(range(len(each) // self.pod_gpus + 1) for each in steps))
         found = []
@@ -177,7 +181,7 @@ class Model:
 
 
 def decided(world: World, run: Run) -> tuple[Site, Resolved | Refused] | None:
-    """Its site and what is cut there; None if there is no site."""
+    """Return the run's site and what is cut there, or None if there is no site."""
     request = a_wish(world, run)
     site = choose_site(world, request, Calendar(), at=NOW, now=NOW)
     if site is None:
@@ -188,7 +192,7 @@ def decided(world: World, run: Run) -> tuple[Site, Resolved | Refused] | None:
 
 @given(fabrics=fleets, rows=run_rows, gpus=sizes, pods=st.integers(1, 3))
 @settings(max_examples=300)
-def test_one_group_goes_where_the_loss_is_least(
+def test_site_of_one_group_is_where_the_loss_is_least(
     fabrics: list[str], rows: Rows, gpus: int, pods: int
 ) -> None:
     world = a_full_world(fabrics, rows)
@@ -206,7 +210,7 @@ def test_one_group_goes_where_the_loss_is_least(
     site, resolved = answer
     assert site.losses == tuple((domain, *loss) for domain, loss in sorted(costs.items()))
     assert site.domains == (min(costs, key=lambda domain: (costs[domain], domain)),)
-    assert isinstance(resolved, Resolved), "all that may be cut is enough"
+    assert isinstance(resolved, Resolved), "cutting all that may be cut is enough"
 
 
 @given(
@@ -222,7 +226,7 @@ def test_one_group_goes_where_the_loss_is_least(
     spread=True, spares=False,
 )  # fmt: skip
 @settings(max_examples=400)
-def test_nobody_is_cut_without_need_or_out_of_reach(
+def test_no_run_is_preempted_without_need_or_outside_of_the_site(
     fabrics: list[str], rows: Rows, gpus: int, groups: int, spread: bool, spares: bool
 ) -> None:
     world = a_full_world(fabrics, rows)
@@ -233,7 +237,7 @@ def test_nobody_is_cut_without_need_or_out_of_reach(
     assume(found is not None)
     assert found is not None
     site, answer = found
-    assert isinstance(answer, Resolved), "all that may be cut is enough"
+    assert isinstance(answer, Resolved), "cutting all that may be cut is enough"
     model = Model(world, gpus)
     kept = answer.cuts.kept
     per_group = 2 if spares else 1
@@ -266,7 +270,7 @@ def test_nobody_is_cut_without_need_or_out_of_reach(
 
 
 def _is_moot(cut: Cut, kept: tuple[Cut, ...]) -> bool:
-    """What ends anyway with the run or the group that it belongs to is no victim of its own."""
+    """Return whether the cut ends anyway with another cut of its run or group."""
     return any(
         other is not cut
         and other.uid == cut.uid
@@ -277,7 +281,7 @@ def _is_moot(cut: Cut, kept: tuple[Cut, ...]) -> bool:
 
 
 def _check_minimum(model: Model, kept: tuple[Cut, ...]) -> None:
-    """Shrinking alone takes nobody below its minimum."""
+    """Assert that shrinking alone takes no run below its minimum."""
     model.standing = set(model.leases)
     for cut in kept:
         if cut.kind is CutKind.SHRINK:
@@ -288,7 +292,7 @@ def _check_minimum(model: Model, kept: tuple[Cut, ...]) -> None:
 
 @given(fabrics=fleets, rows=run_rows, gpus=sizes, groups=st.integers(1, 2))
 @settings(max_examples=100)
-def test_resolving_changes_nothing_and_repeats_itself(
+def test_resolving_changes_nothing_and_is_repeatable(
     fabrics: list[str], rows: Rows, gpus: int, groups: int
 ) -> None:
     world = a_full_world(fabrics, rows)

@@ -1,4 +1,4 @@
-"""A walk that lets plans stand decides what a walk does that considers every run (Q7)."""
+"""A pass that keeps standing plans decides the same as a pass that considers every run (Q7)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,7 +92,7 @@ def play(world: World, kinds: list[Kind], events: list[object], *, is_strict: bo
     nodes=st.integers(2, 7),
     events=st.lists(EVENTS, min_size=2, max_size=12),
 )
-def test_plans_that_stand_are_those_of_considering_every_run(
+def test_standing_plans_equal_plans_of_considering_every_run(
     kinds: list[Kind],
     caps: list[tuple[int, int | None]],
     nodes: int,

@@ -1,4 +1,4 @@
-"""The World is the fold of its facts: step by step or rebuilt, and a what-if leaves no trace."""
+"""The World is the fold of its facts, step by step or rebuilt; and a what-if leaves no trace."""
 
 from contextlib import ExitStack
 
@@ -139,7 +139,7 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 99), phase=phases, i=st.integers(0, 3), foreign=st.booleans())
     def put_pod(self, pick: int, phase: PodPhase, i: int, foreign: bool) -> None:
-        """A pod of an open lease, of a closed one, or somebody else's."""
+        """Put a pod of an open lease, a pod of a closed lease, or a foreign pod."""
         leases = [each for each in self.world.leases.values() if each.pod]
         if foreign or not leases:
             pod = Pod(namespace="n", name=f"other{pick % 3}", node=f"n{i}", gpus=1, phase=phase)
@@ -160,7 +160,7 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
         self.now += hours * HOUR
 
     @invariant()
-    def it_is_the_fold_of_its_facts(self) -> None:
+    def world_is_the_fold_of_its_facts(self) -> None:
         mine, again = snapshot(self.world, self.now), snapshot(rebuilt(self.world), self.now)
         for part in mine:
             assert mine[part] == again[part], part
@@ -170,7 +170,7 @@ WorldAgainstItsRebuild.TestCase.settings = settings(max_examples=60, stateful_st
 TestTheWorld = WorldAgainstItsRebuild.TestCase
 
 
-# What to do under a mark, and to which lease or node.
+# What to do within a what-if, and to which lease or node.
 what_ifs = st.lists(
     st.tuples(
         st.sampled_from(
@@ -208,7 +208,7 @@ def test_undoing_a_what_if_restores_every_index(steps: list[tuple[str, int]]) ->
     before = snapshot(world, NOW)
     open_ones = [_begun(world)]
     seen = [before]
-    gone: list[set[str]] = [set()]  # leases taken off the fleet, and "$" + those off the accounts
+    gone: list[set[str]] = [set()]  # leases removed from the fleet; with "$": from the accounts
     planned = [0]
     for what, pick in steps:
         _change(world, what, leases[pick], open_ones, seen, gone, planned)
@@ -233,7 +233,7 @@ def _change(
     gone: list[set[str]],
     planned: list[int],
 ) -> None:
-    """One what-if that is legal now; the others are left out."""
+    """Take the step if it is legal now; otherwise do nothing."""
     lease, shape = world.leases[name], Shape(2, 10, 100)
     if what == "begin":
         seen.append(snapshot(world, NOW))

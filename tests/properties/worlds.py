@@ -1,7 +1,7 @@
-"""Small worlds for the properties: a few nodes, a few payers, runs with leases, built by rows.
+"""Small worlds for the properties: a few nodes, a few payers, and runs with leases, from rows.
 
-Nothing here decides anything; it folds facts into a `World` the way the shell does, with every
-field that a property leaves open filled in.
+Nothing here decides anything; the functions fold facts into a `World` like the shell does, and
+have a default for every field that a property leaves open.
 """
 
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ def a_budget(
     namespace: str = "n",
     aggregates: tuple[Aggregate, ...] = (),
 ) -> Budget:
-    """The Budget of an owner, named after it; without envelopes it has one of 1000 GPUs."""
+    """Return the Budget of an owner, named after the owner; by default it has 1000 GPUs."""
     name = owner.replace(":", "-")
     made = envelopes or (an_envelope(f"{namespace}/{name}/e", owner),)
     return Budget(
@@ -99,7 +99,7 @@ def a_run(
     created: int = 0,
     selector: Selector = ANYWHERE,
 ) -> Run:
-    """`minimum` is in GPUs and makes it elastic; `spares` is in GPUs per group."""
+    """Return a run; `minimum` GPUs make the run elastic, `spares` are GPUs per group."""
     total = groups * group_gpus
     elastic = None
     if minimum is not None:
@@ -171,12 +171,12 @@ def a_world(
 
 
 def occupy(world: World, name: str, gpus: int) -> None:
-    """GPUs of a node that somebody else's pods hold."""
+    """Let foreign pods hold GPUs of a node."""
     world.fleet.load(name, gpus=gpus, cpu_milli=0, memory_bytes=0, pods=1)
 
 
 def a_wish(world: World, run: Run) -> StartRequest:
-    """All groups of a run that has none yet."""
+    """Return the wish for all groups of a run that has no group yet."""
     groups = tuple(range(run.spec.total_gpus // run.spec.group_gpus))
     return StartRequest(
         run=run, placement=placement_request_for(world, run, groups), span=run.spec.max_duration
@@ -184,12 +184,12 @@ def a_wish(world: World, run: Run) -> StartRequest:
 
 
 def a_site(world: World, request: StartRequest, *, at: int = NOW) -> PlannedSite | None:
-    """The site for a start by cuts, as its reservation would have it."""
+    """Return the site for a start by preemption, as its reservation would have it."""
     site = choose_site(world, request, Calendar(), at=at, now=NOW)
     return None if site is None else PlannedSite(domains=site.domains, money=site.money)
 
 
-# Rows of (fabric, GPUs, GPUs that somebody else holds); the name is the row's number.
+# Rows of (fabric, GPUs, GPUs that foreign pods hold); row 0 is node n0, and so on.
 node_rows = st.lists(
     st.tuples(st.sampled_from("ab"), st.sampled_from((4, 8)), st.integers(0, 8)),
     min_size=1,
@@ -198,7 +198,7 @@ node_rows = st.lists(
 
 
 def fleet_of(rows: Iterable[tuple[str, int, int]]) -> World:
-    """A fleet as drawn by `node_rows`, with one owner `t` that can pay for anything."""
+    """Return a fleet as drawn by `node_rows`, with one owner `t` that can pay for anything."""
     rows = list(rows)
     world = a_world(
         (a_node(f"n{i}", fabric, gpus=gpus) for i, (fabric, gpus, _) in enumerate(rows)),

@@ -1,6 +1,6 @@
-"""A few stories on a real API server: they hold there too, with the same ledger as in memory.
+"""A few stories on a real API server: they pass there, with the same ledger as in memory.
 
-All of them are played there by `make test-kube`.
+`make test-kube` plays all stories there.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,9 @@ def empty(cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_the_story_is_the_same_on_an_api_server(empty: Cluster, story: str, tmp_path: Path) -> None:
+def test_story_has_the_same_ledger_on_an_api_server(
+    empty: Cluster, story: str, tmp_path: Path
+) -> None:
     path, told = FOLDER / f"{story}.yaml", list[str]()
     there = run_scenario(
         path, store="kube", cluster=empty.context, out=tmp_path / "there", echo=told.append
@@ -46,7 +48,7 @@ def test_the_story_is_the_same_on_an_api_server(empty: Cluster, story: str, tmp_
     assert ledgers[0] == ledgers[1]
 
 
-def test_the_command_leaves_nothing_there_and_takes_nothing_over(empty: Cluster) -> None:
+def test_sim_scenario_cleans_up_its_cluster_and_refuses_a_used_one(empty: Cluster) -> None:
     story = str(FOLDER / f"{STORIES[0]}.yaml")
     arguments = ["sim", "scenario", story, "--store", "kube", "--quiet"]
     arguments += ["--kubeconfig", str(empty.kubeconfig())]

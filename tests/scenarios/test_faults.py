@@ -1,4 +1,4 @@
-"""Every scenario again, under faults: invariants at every commit, and all agrees in the end.
+"""Every scenario again, under faults: invariants at every commit, and agreement at the end.
 
 DST_SEED=12345 runs that seed alone. `make test` plays a few seeds of each file, `make test-seeds`
 all twenty.
@@ -19,7 +19,7 @@ SEEDS = [int(os.environ["DST_SEED"])] if "DST_SEED" in os.environ else range(20)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_what_must_always_hold_holds_under_faults(file: Path, budget: Budget) -> None:
+def test_scenario_keeps_all_invariants_under_faults(file: Path, budget: Budget) -> None:
     for seed in budget.of(0.1, SEEDS):
         told: list[str] = []
         outcome = run_scenario(file, seed=seed, echo=told.append)
@@ -47,7 +47,7 @@ steps:
 """
 
 
-def test_one_seed_is_one_history_and_every_fault_really_happens(tmp_path: Path) -> None:
+def test_same_seed_repeats_its_history_and_every_fault_happens(tmp_path: Path) -> None:
     file = tmp_path / "story.yaml"
     file.write_text(STORY)
     effects: Counter[str] = Counter()

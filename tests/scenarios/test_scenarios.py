@@ -1,4 +1,4 @@
-"""Every scenario of this folder, and of its folders, holds; adding one needs no code."""
+"""Every scenario of this folder and its subfolders passes; adding one needs no code."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ FILES = sorted(Path(__file__).parent.rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_story_holds(file: Path) -> None:
+def test_scenario_passes(file: Path) -> None:
     told: list[str] = []
     outcome = run_scenario(file, echo=told.append)
     assert outcome.code == 0, "\n".join(told)
 
 
 @pytest.mark.parametrize("file", FILES[:5], ids=lambda file: file.stem)
-def test_the_same_story_is_the_same_to_the_byte(file: Path, tmp_path: Path) -> None:
+def test_scenario_played_twice_is_equal_byte_for_byte(file: Path, tmp_path: Path) -> None:
     first, second = (
         run_scenario(file, out=tmp_path / name, echo=lambda _: None) for name in ("one", "two")
     )

@@ -1,7 +1,7 @@
-"""A dozen stories on the real file: they hold there too, and are the same to the byte as in memory.
+"""A dozen stories on a real file: they pass there, byte for byte the same as in memory.
 
-`restart: controller` also closes the file and opens it again. Not every story, for time: each write
-waits for the disk.
+`restart: controller` also closes the file and opens it again. Not every story is played, to save
+time: each write waits for the disk.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ RESTARTS = sorted(path.stem for path in FOLDER.glob("restart-*.yaml"))
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_the_story_is_the_same_on_a_file(story: str) -> None:
+def test_story_has_the_same_digest_on_a_file(story: str) -> None:
     told: list[str] = []
     kept = run_scenario(FOLDER / f"{story}.yaml", store="sqlite", echo=told.append)
 
@@ -41,7 +41,7 @@ def test_the_story_is_the_same_on_a_file(story: str) -> None:
 
 
 @pytest.mark.parametrize("story", RESTARTS)
-def test_a_restart_finds_everything_in_the_file(story: str) -> None:
+def test_story_with_restarts_passes_on_a_file(story: str) -> None:
     told: list[str] = []
     outcome = run_scenario(FOLDER / f"{story}.yaml", store="sqlite", echo=told.append)
 
@@ -49,7 +49,7 @@ def test_a_restart_finds_everything_in_the_file(story: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_must_always_hold_holds_on_a_file_under_faults(seed: int) -> None:
+def test_story_with_restarts_passes_on_a_file_under_faults(seed: int) -> None:
     outcome = run_scenario(
         FOLDER / f"{RESTARTS[0]}.yaml", seed=seed, store="sqlite", echo=lambda _: None
     )
@@ -57,7 +57,7 @@ def test_what_must_always_hold_holds_on_a_file_under_faults(seed: int) -> None:
     assert outcome.code == 0, outcome.problems
 
 
-def test_the_command_leaves_the_file_and_overwrites_none(tmp_path: Path) -> None:
+def test_sim_scenario_writes_the_store_file_and_refuses_an_existing_one(tmp_path: Path) -> None:
     story = str(FOLDER / f"{STORIES[0]}.yaml")
     arguments = ["sim", "scenario", story, "--store", "sqlite", "--out", str(tmp_path), "--quiet"]
     first, second = (CliRunner().invoke(main, arguments) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Leases and batches for the tests of the ledger, with every field that a test leaves open."""
+"""Leases and batches for the tests of the ledger, with a default for every field."""
 
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.ledger.batch import Batch, NodeFact, line
@@ -70,7 +70,7 @@ def a_lease(
 
 
 def lines_of(*batches: Batch) -> list[Wire]:
-    """The exported lines of these batches, chained."""
+    """Return the exported lines of these batches, chained."""
     digest, lines = GENESIS, []
     for batch in batches:
         made = line(batch, digest)

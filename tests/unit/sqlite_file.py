@@ -1,4 +1,4 @@
-"""What the tests of stores in files share: small objects, and a hand on the connections."""
+"""Shared by the tests of stores in files: small objects, and access to their connections."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ def name_of(obj: Wire) -> str:
 
 @contextmanager
 def hooked() -> Iterator[list[apsw.Connection]]:
-    """The connections made meanwhile, to do to them what a disk would."""
+    """Yield the connections made meanwhile, so that a test can make them fail like a disk."""
     connections: list[apsw.Connection] = []
     hook = connections.append
     apsw.connection_hooks.append(hook)

@@ -1,4 +1,4 @@
-"""The codecs of the ledger and its objects: what goes out comes back."""
+"""The codecs of the ledger and its objects: what is written reads back the same."""
 
 import json
 
@@ -96,20 +96,20 @@ RESOLUTION = Resolution(
 )
 
 
-def test_a_batch_comes_back() -> None:
+def test_batch_reads_back_from_wire_and_json() -> None:
     assert batch_from_wire(batch_to_wire(FULL)) == FULL
     assert batch_from_json(canonical(batch_to_wire(FULL))) == FULL
     assert not FULL.is_empty
 
 
-def test_an_empty_batch_says_its_numbers_alone() -> None:
+def test_empty_batch_is_written_as_its_numbers_only() -> None:
     empty = Batch(seq=1, epoch=1, instant=T0)
     assert batch_to_wire(empty) == {"seq": 1, "epoch": 1, "instant": T0}
     assert batch_from_wire(batch_to_wire(empty)) == empty
     assert empty.is_empty
 
 
-def test_a_line_looks_as_the_design_shows_it() -> None:
+def test_exported_line_has_the_designed_form() -> None:
     line = lines_of(FACTS, FULL)[1]
     assert list(line) == ["seq", "epoch", "digest", "batch"]
     batch = json.loads(canonical(line["batch"]))
@@ -125,12 +125,12 @@ def test_a_line_looks_as_the_design_shows_it() -> None:
 
 
 @pytest.mark.parametrize("extra", [{"more": 1}, {"closed": [{"lease": "a", "end": 1.5}]}])
-def test_a_batch_that_says_more_than_we_know_is_refused(extra: dict[str, object]) -> None:
+def test_batch_with_unknown_or_inexact_fields_is_refused(extra: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         batch_from_wire({**batch_to_wire(FULL), **extra})
 
 
-def test_a_refinanced_leases_pod_is_not_the_codecs_to_know() -> None:
+def test_pod_of_a_refinanced_lease_is_in_its_object_but_not_in_the_batch() -> None:
     lease = a_lease(2, 0, reason=Opened.REFINANCE, pod="train-1-g0-p0")
     batch = Batch(seq=2, epoch=1, instant=T0, opened=(lease,))
     assert batch_from_wire(batch_to_wire(batch)).opened[0].pod == ""
@@ -165,21 +165,21 @@ def test_a_refinanced_leases_pod_is_not_the_codecs_to_know() -> None:
         {"role": Role.SPARE, "pod": ""},
     ],
 )
-def test_a_lease_object_comes_back(changes: dict[str, object]) -> None:
+def test_lease_object_reads_back(changes: dict[str, object]) -> None:
     lease = msgspec.structs.replace(a_lease(2, 0), **changes)
     wire = lease_to_wire(lease)
     assert lease_from_wire(wire) == lease
     assert leases_from_json(msgspec.json.encode(wire)) == lease
 
 
-def test_a_lease_says_its_time_or_nothing() -> None:
+def test_lease_with_an_invalid_end_time_is_refused() -> None:
     wire = lease_to_wire(a_lease(2, 0))
     wire["status"] = {"closed": True, "endTime": "yesterday"}
     with pytest.raises(msgspec.ValidationError, match="yesterday"):
         lease_from_wire(wire)
 
 
-def test_a_closed_lease_says_why_in_words_that_are_known() -> None:
+def test_closed_lease_with_an_unknown_reason_is_refused() -> None:
     wire = lease_to_wire(a_lease(2, 0))
     for said in ("", "Retired"):
         wire["status"] = {
@@ -189,7 +189,7 @@ def test_a_closed_lease_says_why_in_words_that_are_known() -> None:
             lease_from_wire(wire)
 
 
-def test_long_names_are_cut_and_told_apart() -> None:
+def test_long_names_are_truncated_and_stay_distinct() -> None:
     one, two = "a" * 60 + "-one", "a" * 60 + "-two"
     assert cut_run(one) == "a" * 40
     assert cut_run("a" * 39 + ".b") == "a" * 39
@@ -200,7 +200,7 @@ def test_long_names_are_cut_and_told_apart() -> None:
     assert label_value("b" * 64) != label_value("b" * 65)
 
 
-def test_a_reservation_comes_back() -> None:
+def test_reservation_reads_back() -> None:
     reservation = Reservation(
         namespace="team",
         name=reservation_name("big", 12),
@@ -232,13 +232,13 @@ def test_a_reservation_comes_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["big", "big-x"])
-def test_a_reservation_is_named_by_its_batch(name: str) -> None:
+def test_reservation_name_without_a_batch_is_refused(name: str) -> None:
     metadata = {"name": name, "namespace": "team"}
     with pytest.raises(msgspec.ValidationError):
         reservation_from_wire({"metadata": metadata, "spec": {"runRef": {"name": "b", "uid": "u"}}})
 
 
-def test_a_reservation_says_its_time_or_nothing() -> None:
+def test_reservation_with_an_invalid_start_is_refused() -> None:
     wire = {
         "metadata": {"name": "big-1", "namespace": "team"},
         "spec": {"runRef": {"name": "big", "uid": "u"}},
@@ -248,12 +248,12 @@ def test_a_reservation_says_its_time_or_nothing() -> None:
         reservation_from_wire(wire)
 
 
-def test_a_resolution_comes_back() -> None:
+def test_resolution_reads_back() -> None:
     assert resolution_from_wire(resolution_to_wire(RESOLUTION)) == RESOLUTION
     assert resolution_name("team/big-1", 7) == RESOLUTION.name
 
 
-def test_an_overdrafts_resolution_leaves_out_what_it_has_not() -> None:
+def test_overdraft_resolution_omits_fields_without_a_value() -> None:
     overdraft = Resolution(
         name="west-9",
         batch=9,
@@ -273,7 +273,7 @@ def test_an_overdrafts_resolution_leaves_out_what_it_has_not() -> None:
     assert resolution_digest(overdraft) != resolution_digest(RESOLUTION)
 
 
-def test_a_resolution_says_its_time_or_nothing() -> None:
+def test_resolution_with_an_invalid_instant_is_refused() -> None:
     wire = resolution_to_wire(RESOLUTION)
     spec = dict(resolution_spec(RESOLUTION), instant="now")
     with pytest.raises(msgspec.ValidationError, match="now"):

@@ -1,4 +1,4 @@
-"""A folder that is kept in step with a bucket; here the bucket is a folder, too."""
+"""A folder that is synchronized with a bucket; here the bucket is a folder, too."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ def _spans(folder: Path) -> list[str]:
     return sorted(path.name[8:33] for path in folder.glob("segment-*.json"))
 
 
-def test_what_one_archived_another_has_after_a_sync(tmp_path: Path) -> None:
+def test_segments_of_one_folder_reach_another_after_a_sync(tmp_path: Path) -> None:
     place, one, other = tmp_path / "bucket", tmp_path / "one", tmp_path / "other"
     _segment(one, 1, 9)
     _segment(one, 10, 12)
@@ -44,11 +44,11 @@ def test_what_one_archived_another_has_after_a_sync(tmp_path: Path) -> None:
     assert (one / "leases-000000000013-000000000020.jsonl").read_text("utf-8") == "leases more"
 
 
-def test_segments_that_overlap_count_where_they_reach_farthest(tmp_path: Path) -> None:
+def test_overlapping_segments_keep_those_that_reach_farthest(tmp_path: Path) -> None:
     assert longest({(1, 9), (1, 5), (6, 20), (10, 12)}) == [(1, 5), (6, 20)]
     assert longest({(2, 3)}) == []
     assert longest({(1, 9), (1, 4), (5, 9)}) == [(1, 9)]
-    # A deposed writer's copy gives way to what is in the bucket.
+    # The bucket's segments replace the copy of a deposed writer.
     place, late, new = tmp_path / "bucket", tmp_path / "late", tmp_path / "new"
     _segment(new, 1, 9)
     _synced(place, new)
@@ -57,11 +57,11 @@ def test_segments_that_overlap_count_where_they_reach_farthest(tmp_path: Path) -
     assert _spans(late) == _spans(new) == ["000000000001-000000000009"]
 
 
-def test_a_file_that_is_there_with_another_content_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_sync_refuses_a_bucket_file_with_other_content(tmp_path: Path) -> None:
     place, mine = tmp_path / "bucket", tmp_path / "mine"
     place.mkdir()
     _segment(mine, 1, 9)
-    # Of a try that was cut off, by another program: no index says that it counts.
+    # Left by an interrupted upload of another program: no index lists it.
     (place / "leases-000000000001-000000000009.jsonl").write_text("other", encoding="utf-8")
     bucket = Bucket(f"file://{place}", mine)
     with pytest.raises(BucketTrouble, match="another content"):
@@ -69,6 +69,6 @@ def test_a_file_that_is_there_with_another_content_is_not_taken_for_ours(tmp_pat
     assert "another content" in bucket.trouble
 
 
-def test_a_name_that_is_no_bucket_is_told() -> None:
+def test_invalid_bucket_name_is_refused() -> None:
     with pytest.raises(BucketTrouble, match="names no bucket"):
         Bucket("gopher://lab/ledger", Path("copy"))

@@ -1,4 +1,4 @@
-"""`leasehold ledger` and `leasehold lottery` on files that are wrong: one sentence, never more."""
+"""`leasehold ledger` and `leasehold lottery` report an invalid file in one sentence."""
 
 import json
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_was_exported_verifies(exported: Path) -> None:
+def test_exported_ledger_and_objects_verify(exported: Path) -> None:
     ledger, objects = str(exported / "ledger.jsonl"), str(exported / "objects.jsonl")
     batches = len(Path(ledger).read_bytes().splitlines())
     told = leasehold("ledger", "verify", ledger, "--objects", objects)
@@ -73,7 +73,9 @@ def test_what_was_exported_verifies(exported: Path) -> None:
         (b'{"seq":1,"epoch":1,"note":"x","batch":{}}', "'note', which is not in the chain"),
     ],
 )
-def test_a_file_that_is_no_ledger_is_named(tmp_path: Path, text: bytes, said: str) -> None:
+def test_invalid_ledger_file_is_reported_in_one_line(
+    tmp_path: Path, text: bytes, said: str
+) -> None:
     file = tmp_path / "ledger.jsonl"
     file.write_bytes(text)
     for arguments in (("verify", str(file)), ("replay", str(file), "--at", "2027-01-01T00:00:00Z")):
@@ -83,7 +85,7 @@ def test_a_file_that_is_no_ledger_is_named(tmp_path: Path, text: bytes, said: st
         assert told.output.count("\n") == 1, told.output
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported_by_name(tmp_path: Path) -> None:
     for file in (tmp_path, tmp_path / "none"):
         for command in (("ledger", "verify"), ("lottery", "verify")):
             told = leasehold(*command, str(file))
@@ -91,7 +93,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
             assert str(file) in told.output
 
 
-def test_lines_out_of_order_are_named_by_their_number(exported: Path, tmp_path: Path) -> None:
+def test_ledger_lines_out_of_order_are_reported_by_number(exported: Path, tmp_path: Path) -> None:
     lines = (exported / "ledger.jsonl").read_bytes().splitlines(keepends=True)
     file = tmp_path / "ledger.jsonl"
     for wrong, said in (
@@ -153,7 +155,7 @@ LABELS = ("metadata", "labels")
         ),
     ],
 )
-def test_objects_that_say_otherwise_are_named(
+def test_objects_that_contradict_the_ledger_are_reported(
     exported: Path, tmp_path: Path, change: Callable[[list[Wire]], None], said: str
 ) -> None:
     text = (exported / "objects.jsonl").read_text(encoding="utf-8")
@@ -164,7 +166,7 @@ def test_objects_that_say_otherwise_are_named(
     told = leasehold("ledger", "verify", str(exported / "ledger.jsonl"), "--objects", str(file))
     assert told.exit_code == 1
     assert said in told.output
-    leasehold("lottery", "verify", str(file))  # whatever it says, it says it in words
+    leasehold("lottery", "verify", str(file))  # may report anything, but must not raise
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,9 @@ def test_objects_that_say_otherwise_are_named(
         ({"subject": "q/q"}, "derivedFrom.subject"),
     ],
 )
-def test_a_forged_lottery_is_named(exported: Path, tmp_path: Path, fields: Wire, said: str) -> None:
+def test_forged_lottery_is_reported(
+    exported: Path, tmp_path: Path, fields: Wire, said: str
+) -> None:
     text = (exported / "objects.jsonl").read_text(encoding="utf-8")
     drawn = next(w for w in map(json.loads, text.splitlines()) if w["kind"] == "Resolution")
     _part(drawn, "spec", "lottery", "derivedFrom").update(fields)
@@ -186,7 +190,7 @@ def test_a_forged_lottery_is_named(exported: Path, tmp_path: Path, fields: Wire,
     assert said in told.output
 
 
-def test_a_whole_chain_forged_anew_must_still_agree_with_itself(
+def test_forged_lease_in_a_rehashed_chain_is_reported_as_inconsistent(
     exported: Path, tmp_path: Path
 ) -> None:
     text = (exported / "ledger.jsonl").read_text(encoding="utf-8")
@@ -202,7 +206,7 @@ def test_a_whole_chain_forged_anew_must_still_agree_with_itself(
     assert "spec.paidByEnvelope is 'another', the rest says 'e'" in told.output
 
 
-def test_a_head_that_was_written_down_is_still_in_the_chain(exported: Path, tmp_path: Path) -> None:
+def test_recorded_head_is_found_in_a_longer_ledger(exported: Path, tmp_path: Path) -> None:
     ledger = str(exported / "ledger.jsonl")
     lines = Path(ledger).read_text(encoding="utf-8").splitlines()
     first = tmp_path / "first.jsonl"
@@ -220,7 +224,7 @@ def test_a_head_that_was_written_down_is_still_in_the_chain(exported: Path, tmp_
     assert leasehold("ledger", "verify", "--head", f"{digest[:16]}@{seq}", ledger).exit_code == 0
 
 
-def test_another_history_is_told_from_the_one_that_was_written_down(exported: Path) -> None:
+def test_ledger_without_the_recorded_head_is_refused(exported: Path) -> None:
     ledger = str(exported / "ledger.jsonl")
     head = leasehold("ledger", "verify", "--print-head", ledger).output.splitlines()[-1]
     digest, _, seq = head.partition("@")

@@ -1,4 +1,4 @@
-"""`leasehold sim replay` on small files: its reports, its settings side by side, its complaints."""
+"""`leasehold sim replay` on small files: reports, two settings side by side, errors."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def replay(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["sim", "replay", *arguments])
 
 
-def test_a_table_has_a_row_for_each_team(folder: Path) -> None:
+def test_replay_table_has_a_row_for_each_team(folder: Path) -> None:
     result = replay(*GIVEN, "--durations", "all")
 
     assert result.exit_code == 0, result.stderr
@@ -64,7 +64,7 @@ def test_a_table_has_a_row_for_each_team(folder: Path) -> None:
     assert result.stderr == ""  # no progress bar
 
 
-def test_a_terminal_shows_how_far_it_is(folder: Path) -> None:
+def test_terminal_shows_replay_progress(folder: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "leasehold", "sim", "replay", *GIVEN],
@@ -83,7 +83,7 @@ def test_a_terminal_shows_how_far_it_is(folder: Path) -> None:
     assert "jobs over" in shown
 
 
-def test_json_has_every_figure_of_two_settings(folder: Path) -> None:
+def test_replay_json_has_the_figures_of_both_settings(folder: Path) -> None:
     result = replay(*GIVEN, "--durations", "all", "--against-fleet", "two.yaml", "-o", "json")
 
     document = json.loads(result.stdout)
@@ -100,7 +100,7 @@ def test_json_has_every_figure_of_two_settings(folder: Path) -> None:
 
 
 class Tags(HTMLParser):
-    """What a page consists of, and what it would fetch."""
+    """The tags of a page, and the addresses that it would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Tags(HTMLParser):
         self.fetched += [value for name, value in attrs if name in ("src", "href", "srcset")]
 
 
-def test_the_page_holds_its_charts_and_fetches_nothing(folder: Path) -> None:
+def test_html_page_contains_its_charts_and_fetches_nothing(folder: Path) -> None:
     (folder / "<b>.csv").write_text(TRACE)
 
     result = replay("<b>.csv", *GIVEN[1:], "--durations", "all",
@@ -132,7 +132,7 @@ def test_the_page_holds_its_charts_and_fetches_nothing(folder: Path) -> None:
     assert "org:a" in text
 
 
-def test_a_ledger_that_is_left_can_be_verified_and_replayed(folder: Path) -> None:
+def test_written_ledger_can_be_verified_and_replayed(folder: Path) -> None:
     first = replay(*GIVEN, "--durations", "all", "--out", "left")
     assert first.exit_code == 0, first.stderr
 
@@ -146,7 +146,7 @@ def test_a_ledger_that_is_left_can_be_verified_and_replayed(folder: Path) -> Non
     assert one["setting"] == "the ledger's nodes, the ledger's Budgets"
 
 
-def test_two_settings_leave_two_ledgers(folder: Path) -> None:
+def test_two_settings_write_two_ledgers(folder: Path) -> None:
     result = replay(*GIVEN, "--against-fleet", "two.yaml", "--out", "left")
 
     assert result.exit_code == 0, result.stderr
@@ -156,16 +156,16 @@ def test_two_settings_leave_two_ledgers(folder: Path) -> None:
     ]
 
 
-def test_jobs_twice_as_fast_and_of_a_span(folder: Path) -> None:
+def test_scale_and_time_range_select_the_replayed_jobs(folder: Path) -> None:
     fast = replay(*GIVEN, "--durations", "all", "--scale", "2", "-o", "json")
     late = replay(*GIVEN, "--from", "1970-01-01T00:10:00Z", "--to", "1970-01-02", "-o", "json")
 
-    # Submitted after five minutes, the second waits 55.
+    # The second job is submitted after five minutes and waits 55.
     assert json.loads(fast.stdout)["replays"][0]["total"]["waits"]["longest"] == 3300
     assert json.loads(late.stdout)["jobs"] == 1
 
 
-def test_an_owner_without_a_budget_is_warned_of(folder: Path) -> None:
+def test_owner_without_a_budget_gets_a_warning(folder: Path) -> None:
     result = replay(*GIVEN, "--against-budgets", "none.yaml")
 
     said = "warning: fleet.yaml, none.yaml: no Budget of org:a; 2 jobs of it can never start\n"
@@ -195,7 +195,7 @@ def test_an_owner_without_a_budget_is_warned_of(folder: Path) -> None:
         ((*GIVEN, "--html", "nowhere/page.html"), "nowhere/page.html: No such file"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(
+def test_invalid_arguments_are_reported_without_a_traceback(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     (folder / "bad.yaml").write_text(budget("a", 8).replace("'org:a'", "'org a'"))

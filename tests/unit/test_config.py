@@ -1,4 +1,4 @@
-"""The configuration: every key both ways, every mistake by its path, and the two sums."""
+"""The configuration: every key dotted and nested, every mistake by its path, computed bounds."""
 
 import pytest
 
@@ -71,7 +71,7 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("web.groupsHeader", "X-Groups", "X-Groups"),
     ("web.clientCA", "/etc/ca", "/etc/ca"),
 )
-# What a key is refused without.
+# The other keys that a key requires.
 NEEDS: dict[str, dict[str, object]] = {
     "web.identityHeader": {"web.clientCA": "/etc/ca"},
     "web.groupsHeader": {"web.clientCA": "/etc/ca", "web.identityHeader": "X-User"},
@@ -96,16 +96,16 @@ def test_a_key_may_be_dotted_or_nested(name: str, written: object, expected: obj
     assert value_of(Config(), name) != expected
 
 
-def test_every_key_is_in_the_table_above() -> None:
+def test_every_configuration_key_is_covered_by_these_tests() -> None:
     assert [name for name, _, _ in SET] == [key.name for key in KEYS]
 
 
-def test_nothing_written_is_every_default() -> None:
+def test_empty_configuration_has_every_default() -> None:
     assert load_config("") == load_config({}) == Config()
     assert load_config("").policy == Policy()
 
 
-def test_a_text_is_read() -> None:
+def test_yaml_text_with_dotted_and_nested_keys_is_read() -> None:
     config = load_config(
         "reservation: {depth: 9}\nreservation.maxWait: 1h\nnodeFailure: {after: off}"
     )
@@ -115,7 +115,7 @@ def test_a_text_is_read() -> None:
     assert config.policy.node_failure_after == ()
 
 
-def test_the_gpu_resource_reaches_the_nodes() -> None:
+def test_gpu_resource_is_passed_to_the_node_labels() -> None:
     assert load_config({"gpuResource": "amd.com/gpu"}).labels.gpu_resource == "amd.com/gpu"
 
 
@@ -129,8 +129,8 @@ BAD: tuple[tuple[str, dict[str, object], list[str]], ...] = (
     ("a bad flag", {"binder.enabled": "no"}, ["binder.enabled"]),
     ("a bad label", {"labels.region": "a b"}, ["labels.region"]),
     ("given twice", {"bind": {"attempts": 3}, "bind.attempts": 3}, ["bind.attempts"]),
-    ("cuts by nobody", {"resolver.cuts": "lottery"}, ["resolver.cuts"]),
-    ("a tenure off", {"resolver.minTenure": "off"}, ["resolver.minTenure"]),
+    ("an unknown resolver.cuts", {"resolver.cuts": "lottery"}, ["resolver.cuts"]),
+    ("a minTenure that is off", {"resolver.minTenure": "off"}, ["resolver.minTenure"]),
     ("two at once", {"bind.attempts": 0, "swap.settle": "x"}, ["bind.attempts", "swap.settle"]),
     ("a bad after", {"nodeFailure.after": "soon"}, ["nodeFailure.after"]),
     ("a bad flavor", {"nodeFailure.after": {"-": "1h"}}, ["nodeFailure.after"]),
@@ -150,7 +150,9 @@ BAD: tuple[tuple[str, dict[str, object], list[str]], ...] = (
 
 
 @pytest.mark.parametrize(("written", "expected"), [row[1:] for row in BAD], ids=[r[0] for r in BAD])
-def test_every_mistake_names_its_path(written: dict[str, object], expected: list[str]) -> None:
+def test_configuration_mistake_is_reported_by_path(
+    written: dict[str, object], expected: list[str]
+) -> None:
     with pytest.raises(BadConfig) as caught:
         load_config(written)
 
@@ -159,17 +161,17 @@ def test_every_mistake_names_its_path(written: dict[str, object], expected: list
 
 
 @pytest.mark.parametrize("text", ["[1]", "5"])
-def test_what_is_no_mapping_is_refused(text: str) -> None:
+def test_configuration_that_is_no_mapping_is_refused(text: str) -> None:
     with pytest.raises(BadConfig, match="write a mapping of keys"):
         load_config(text)
 
 
-def test_what_is_no_yaml_is_refused() -> None:
+def test_configuration_that_is_no_yaml_is_refused() -> None:
     with pytest.raises(BadFile):
         load_config("a: [")
 
 
-def test_the_bound_of_a_timed_failure_is_a_sum_and_is_shown() -> None:
+def test_node_failure_after_below_its_computed_bound_is_refused() -> None:
     # (10s + 500ms + 8s + 5s) * 1.2 / 0.8
     with pytest.raises(BadConfig) as caught:
         load_config({"nodeFailure.after": "35249ms"})
@@ -180,7 +182,7 @@ def test_the_bound_of_a_timed_failure_is_a_sum_and_is_shown() -> None:
     )
 
 
-def test_flavors_may_differ() -> None:
+def test_node_failure_after_may_differ_by_flavor() -> None:
     after = {"H100": "1m", "A100": "off", "*": "2m", "B200": False}
 
     assert load_config({"nodeFailure": {"after": after}}).policy.node_failure_after == (
@@ -205,7 +207,7 @@ def test_the_effective_configuration_reads_back() -> None:
     assert effective(Config())["nodeFailure.after"] == "off"
 
 
-def test_how_long_a_start_protects_may_follow_the_checkpoint() -> None:
+def test_min_tenure_may_follow_the_checkpoint_interval() -> None:
     assert load_config({"resolver.minTenure": "byCheckpoint"}) == Config()
     assert effective(Config())["resolver.minTenure"] == "byCheckpoint"
     short = Config(policy=Policy(min_tenure=0))
@@ -213,7 +215,7 @@ def test_how_long_a_start_protects_may_follow_the_checkpoint() -> None:
     assert load_config({"resolver.minTenure": "0s"}).policy.min_tenure == 0
 
 
-def test_a_place_may_have_other_defaults_and_a_file_still_says_what_it_says() -> None:
+def test_configuration_file_overrides_given_defaults_key_by_key() -> None:
     place = Config(policy=Policy(max_objects=50_000), asking=QuerySettings(hide_tenants=True))
     assert load_config("", place) == place
     assert load_config("reservation.depth: 9", place).policy.max_objects == 50_000

@@ -1,4 +1,4 @@
-"""Quick work is done where it is asked for, slow work on a thread; each may become the other."""
+"""Quick work is done on the calling thread, slow work on another; either may become the other."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ def where() -> int:
     return threading.get_ident()
 
 
-def test_it_goes_to_a_thread_while_the_disk_is_slow_and_comes_back(
+def test_work_moves_to_a_thread_while_the_disk_is_slow_and_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def play() -> list[bool]:
@@ -23,11 +23,11 @@ def test_it_goes_to_a_thread_while_the_disk_is_slow_and_comes_back(
             found.append(await disk.do(where) == here)
         return found
 
-    # What one piece of work took decides where the next is done.
+    # How long one piece of work took decides where the next one is done.
     assert asyncio.run(play()) == [True, True, False, False, True]
 
 
-def test_what_goes_wrong_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_in_work_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError(28, "No space left on device")
 

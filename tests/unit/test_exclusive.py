@@ -1,4 +1,4 @@
-"""A file's lock goes with its holder, also when a child of the holder lingers on it."""
+"""A file's lock: one holder at a time, and a short wait for a holder that is about to let go."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 from leasehold.adapters.exclusive import take
 
 
-def test_whoever_has_it_keeps_it(tmp_path: Path) -> None:
+def test_lock_is_refused_until_its_holder_closes_the_file(tmp_path: Path) -> None:
     first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
     assert take(first)
     assert not take(second)
@@ -16,7 +16,7 @@ def test_whoever_has_it_keeps_it(tmp_path: Path) -> None:
     os.close(second)
 
 
-def test_one_that_is_let_go_in_a_moment_is_waited_for(tmp_path: Path) -> None:
+def test_take_waits_for_a_lock_that_is_released_soon(tmp_path: Path) -> None:
     first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
     assert take(first)
     timer = threading.Timer(0.05, os.close, [first])

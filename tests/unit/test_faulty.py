@@ -1,4 +1,4 @@
-"""The faulty store does what the world can do, counts it, and stops when told."""
+"""The faulty store injects the faults that a real one has, counts them, and stops on request."""
 
 from contextlib import suppress
 
@@ -47,7 +47,7 @@ def thing(name: str = "a") -> Wire:
         ("lose_answer", OutcomeUnknown, True),
     ],
 )
-def test_a_write_fails_in_the_way_its_error_says(
+def test_write_fault_raises_its_error_and_only_a_lost_answer_writes(
     fault: str, error: type[Exception], happened: bool
 ) -> None:
     world = World(**{fault: 1.0})
@@ -60,7 +60,7 @@ def test_a_write_fails_in_the_way_its_error_says(
 
 
 @pytest.mark.parametrize(("fault", "happened"), [("kill_before", False), ("kill_after", True)])
-def test_a_process_dies_at_its_write(fault: str, happened: bool) -> None:
+def test_process_is_killed_before_or_after_its_write(fault: str, happened: bool) -> None:
     world = World(**{fault: 1.0})
     trace: list[str] = []
 
@@ -79,7 +79,7 @@ def test_a_process_dies_at_its_write(fault: str, happened: bool) -> None:
     assert world.names() == (["a"] if happened else [])
 
 
-def test_a_conflict_is_real() -> None:
+def test_injected_conflict_really_changes_the_stored_object() -> None:
     world = World(conflict=1.0)
 
     async def story() -> None:
@@ -100,7 +100,7 @@ def test_a_conflict_is_real() -> None:
     assert world.faults.effects["conflict"] == 2
 
 
-def test_watches_lag_repeat_and_break_and_keep_their_order() -> None:
+def test_watches_keep_their_order_despite_lag_repeats_and_breaks() -> None:
     world = World(watch_lag=0.5, watch_repeat=0.3, watch_break=0.05, slow=0.5)
     seen: list[str] = []
 
@@ -130,14 +130,14 @@ def test_watches_lag_repeat_and_break_and_keep_their_order() -> None:
         assert world.faults.effects[kind] > 0
 
 
-def test_reads_may_be_refused() -> None:
+def test_injected_read_refusal_raises_unavailable() -> None:
     world = World(read_refuse=1.0)
     for read in (world.store.get("Run", "", "a"), world.store.list("Run")):
         with pytest.raises(Unavailable):
             world.kernel.complete(read, process=world.client)
 
 
-def test_a_network_keeps_the_order_of_one_object_only() -> None:
+def test_reordered_writes_keep_their_order_only_per_object() -> None:
     world = World(reorder=1.0)
     writes: list[Write] = [Create(thing(f"r{index}")) for index in range(8)]
     writes += [PatchStatus("Run", "", f"r{index}", {"n": index}) for index in range(8)]
@@ -186,7 +186,7 @@ def test_every_declared_fault_has_an_effect_somewhere() -> None:
     assert counted == set(KINDS)
 
 
-def test_one_fault_does_not_shift_another() -> None:
+def test_rate_of_one_fault_does_not_change_strikes_of_another() -> None:
     def refused(**rates: float) -> list[bool]:
         faults = Faults(9, rates)
         outcomes = []

@@ -1,4 +1,4 @@
-"""Fleet files: rows become node names, mistakes get lines."""
+"""Fleet files: rows become node names, mistakes are reported with their lines."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_rows_of_a_domain_go_on_counting(tmp_path: Path) -> None:
+def test_rows_of_one_domain_continue_its_node_numbers(tmp_path: Path) -> None:
     other = ROW.replace("domain: a", "domain: b")
     fleet = load_fleet(written(tmp_path, f"fleet:\n- {ROW}\n- {other}\n- {ROW}\n"))
     names = [name for name, _ in node_rows(fleet)]
@@ -34,7 +34,9 @@ def test_rows_of_a_domain_go_on_counting(tmp_path: Path) -> None:
         ("fleet:\n- {domain: a}\n", 2, "region"),
     ],
 )
-def test_a_mistake_has_its_line(tmp_path: Path, text: str, line: int, says: str) -> None:
+def test_fleet_file_mistake_is_reported_with_its_line(
+    tmp_path: Path, text: str, line: int, says: str
+) -> None:
     with pytest.raises(BadFile) as bad:
         load_fleet(written(tmp_path, text))
     assert any(mistake.line == line for mistake in bad.value.mistakes)

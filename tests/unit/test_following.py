@@ -1,4 +1,4 @@
-"""Following a kind: what there is, every change, and what there is again after a break."""
+"""Following a kind: existing objects, every change, and existing objects again after a break."""
 
 from leasehold.adapters.following import follow
 from leasehold.adapters.memory.store import MemoryStore
@@ -51,7 +51,7 @@ class Followed:
         self.kernel.settle()
 
 
-def test_what_there_is_and_then_every_change() -> None:
+def test_follow_lists_objects_and_then_reports_every_change() -> None:
     followed = Followed()
     followed.write("a")
     followed.write("b")
@@ -59,13 +59,13 @@ def test_what_there_is_and_then_every_change() -> None:
     assert followed.seen == [[], ("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
 
-def test_who_has_seen_a_list_is_not_shown_it_again() -> None:
+def test_follow_since_a_version_does_not_list_again() -> None:
     followed = Followed(since=0)
     followed.write("a")
     assert followed.seen == [("ADDED", "a")]
 
 
-def test_through_breaks_and_refusals_it_knows_what_there_is() -> None:
+def test_follower_knows_all_objects_despite_breaks_and_refusals() -> None:
     followed = Followed(watch_break=0.4, watch_repeat=0.2, read_refuse=0.3)
     for index in range(60):
         followed.write(f"r{index}")
@@ -75,4 +75,4 @@ def test_through_breaks_and_refusals_it_knows_what_there_is() -> None:
     followed.kernel.settle()
     assert followed.there == {f"r{index}" for index in range(60) if index % 3}
     lists = [each for each in followed.seen if isinstance(each, list)]
-    assert len(lists) > 5, "its watch never broke"
+    assert len(lists) > 5, "the watch never broke"

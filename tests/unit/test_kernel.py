@@ -10,7 +10,7 @@ from leasehold.sim.kernel import Deadlock, Kernel, Livelock, Process
 
 
 def trace_of(seed: int | None) -> list[str]:
-    """Five tasks that signal, sleep and yield; the order in which they got on."""
+    """Return the order in which five tasks that sleep and yield make progress."""
     kernel = Kernel(1000, seed)
     process = kernel.process("p")
     trace: list[str] = []
@@ -40,12 +40,12 @@ def test_without_a_seed_tasks_run_in_order_of_readiness() -> None:
     assert trace_of(None)[:3] == ["alpha0@1010", "beta0@1010", "gamma0@1010"]
 
 
-def test_a_seed_decides_the_order_and_another_decides_another() -> None:
+def test_seed_decides_the_task_order_and_seeds_differ() -> None:
     assert trace_of(3) == trace_of(3)
     assert len({tuple(trace_of(seed)) for seed in range(10)}) == 10
 
 
-def test_the_order_does_not_depend_on_the_hash_seed() -> None:
+def test_task_order_does_not_depend_on_pythons_hash_seed() -> None:
     code = "from tests.unit.test_kernel import trace_of; print(trace_of(5))"
     outputs = set()
     for hash_seed in ("0", "1", "77", "random"):
@@ -57,7 +57,7 @@ def test_the_order_does_not_depend_on_the_hash_seed() -> None:
     assert len(outputs) == 1
 
 
-def test_timers_fire_in_order_of_time_then_of_their_making() -> None:
+def test_timers_fire_in_order_of_time_and_then_of_creation() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
     trace: list[str] = []
@@ -74,7 +74,7 @@ def test_timers_fire_in_order_of_time_then_of_their_making() -> None:
     assert kernel.next_timer() is None
 
 
-def test_a_thousand_abandoned_timers_are_forgotten() -> None:
+def test_abandoned_timers_are_forgotten() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
     signal = process.tasks.signal()
@@ -95,7 +95,7 @@ def test_a_thousand_abandoned_timers_are_forgotten() -> None:
     assert kernel.next_timer() is None
 
 
-def test_the_dead_never_run_again_and_write_nothing() -> None:
+def test_tasks_of_a_crashed_process_never_run_again() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
     trace: list[str] = []
@@ -119,7 +119,7 @@ def test_the_dead_never_run_again_and_write_nothing() -> None:
     assert trace == ["reborn"]
 
 
-def test_a_task_that_crashes_its_own_process_gets_no_further() -> None:
+def test_task_that_crashes_its_own_process_does_not_continue() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
     trace: list[str] = []
@@ -142,7 +142,7 @@ def test_a_task_that_crashes_its_own_process_gets_no_further() -> None:
     assert trace == ["other"]
 
 
-def test_a_paused_process_catches_up() -> None:
+def test_paused_process_catches_up_after_it_is_resumed() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
     trace: list[str] = []
@@ -156,7 +156,7 @@ def test_a_paused_process_catches_up() -> None:
     assert trace == ["work"]
 
 
-def test_a_clock_jumps_for_its_process_alone() -> None:
+def test_clock_jump_affects_only_its_own_process() -> None:
     kernel = Kernel(1_000_000)
     one, other = kernel.process("one"), kernel.process("other")
     one.clock.jump(-5000)
@@ -165,7 +165,7 @@ def test_a_clock_jumps_for_its_process_alone() -> None:
     assert (other.clock.now(), other.clock.monotonic()) == (1_000_100, 100)
 
 
-def test_a_drifting_clock_sleeps_by_its_own_measure() -> None:
+def test_sleep_is_measured_by_the_drifting_clock() -> None:
     kernel = Kernel(0)
     slow = kernel.process("slow", drift_ppm=-100_000)
 
@@ -178,10 +178,8 @@ def test_a_drifting_clock_sleeps_by_its_own_measure() -> None:
 
 
 @pytest.mark.parametrize(("ppm", "woken"), [(-900_000, 500 + 5_000), (1_000_000, 500 + 250)])
-def test_who_sleeps_while_its_clock_begins_to_drift_wakes_by_that_clock(
-    ppm: int, woken: int
-) -> None:
-    """Half of the second was left then; the other process is not concerned."""
+def test_sleeper_whose_clock_begins_to_drift_wakes_by_that_clock(ppm: int, woken: int) -> None:
+    """Half of the second was left when the drift began; the other process is not affected."""
     kernel = Kernel(0)
     ends: dict[str, int] = {}
 
@@ -198,7 +196,7 @@ def test_who_sleeps_while_its_clock_begins_to_drift_wakes_by_that_clock(
     assert ends == {"one": woken, "other": 1_000}
 
 
-def test_spinning_tasks_are_named() -> None:
+def test_livelock_names_the_spinning_tasks() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
 
@@ -213,7 +211,7 @@ def test_spinning_tasks_are_named() -> None:
     kernel.close()
 
 
-def test_a_failure_stops_the_kernel_for_good() -> None:
+def test_failed_task_stops_the_kernel_permanently() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
     trace: list[str] = []
@@ -231,7 +229,7 @@ def test_a_failure_stops_the_kernel_for_good() -> None:
     assert trace == []
 
 
-def test_waiting_for_nothing_is_a_deadlock() -> None:
+def test_waiting_for_a_signal_that_never_comes_is_a_deadlock() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")
     with pytest.raises(Deadlock):
@@ -250,7 +248,7 @@ def test_a_signal_may_be_waited_for_by_one_task_only() -> None:
     kernel.close()
 
 
-def test_a_crashed_waiter_leaves_the_signal_to_the_next() -> None:
+def test_signal_after_a_waiter_crashed_wakes_the_next_waiter() -> None:
     kernel = Kernel(0)
     one, two = kernel.process("one"), kernel.process("two")
     signal = one.tasks.signal()

@@ -1,4 +1,4 @@
-"""The comparison of ledgers finds what differs, and says so in its exit status."""
+"""tools/ledgers.py finds what differs between ledgers, and reports it in its exit status."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def _export(out: Path, story: Path) -> None:
     subprocess.run(command, check=True, timeout=120)
 
 
-def test_the_same_tree_tells_the_same_and_a_changed_line_is_found(tmp_path: Path) -> None:
+def test_equal_ledgers_compare_equal_and_a_changed_line_is_reported(tmp_path: Path) -> None:
     story = tmp_path / "one.yaml"
     story.write_text(STORY)
     for side in ("before", "after"):
@@ -50,7 +50,7 @@ def test_the_same_tree_tells_the_same_and_a_changed_line_is_found(tmp_path: Path
     assert f"one/seed-0: ledger.jsonl differs from line {len(lines)} on" in found.stdout
 
 
-def test_a_story_on_one_side_only_is_a_difference_and_nothing_at_all_is_no_answer(
+def test_story_on_one_side_is_a_difference_and_missing_folder_an_error(
     tmp_path: Path,
 ) -> None:
     for side in ("before", "after"):

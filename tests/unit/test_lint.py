@@ -1,4 +1,4 @@
-"""`leasehold lint`: every mistake on a line of its own, and never a traceback."""
+"""`leasehold lint`: every mistake on its own line, and never a traceback."""
 
 import os
 import subprocess
@@ -40,12 +40,12 @@ def lint(here: Path, *texts: str) -> tuple[int, list[str]]:
     return result.exit_code, result.output.splitlines()
 
 
-def test_correct_files_are_counted(here: Path) -> None:
+def test_lint_counts_the_objects_of_correct_files(here: Path) -> None:
     assert lint(here, f"{BUDGET}---\n{RUN}---\n") == (0, ["2 objects ok"])
     assert lint(here, BUDGET) == (0, ["1 object ok"])
 
 
-def test_every_mistake_of_every_file_has_its_line(here: Path) -> None:
+def test_lint_reports_every_mistake_of_every_file_with_its_line(here: Path) -> None:
     bad_run = RUN.replace("totalGPUs", "totalGPU").replace("kind: Run", "kind: Run\nspecs: 1")
     bad_budget = BUDGET.replace(
         "spec: {owner: t}", "spec:\n  owner: t\n  envelopes:\n  - {name: e}"
@@ -64,7 +64,7 @@ def test_every_mistake_of_every_file_has_its_line(here: Path) -> None:
     )
 
 
-def test_files_that_are_no_manifests(here: Path) -> None:
+def test_lint_reports_files_that_are_no_manifests(here: Path) -> None:
     code, lines = lint(here, "", "a: 1\na: 2\n", "[1]\n", "text\n", "kind: [1]\n")
 
     assert code == 1
@@ -77,14 +77,14 @@ def test_files_that_are_no_manifests(here: Path) -> None:
     assert "4.yaml:1: a list of 1: kind: a list of 1: write Budget or Run" in lines
 
 
-def test_tags_are_left_out_also_of_lists_and_mappings(here: Path) -> None:
+def test_lint_refuses_yaml_tags_on_lists_and_mappings(here: Path) -> None:
     code, lines = lint(here, RUN.replace("owner: t", "owner: !!python/tuple [a]"))
 
     assert code == 1
     assert lines == ["0.yaml:4: spec.owner: 'tag:yaml.org,2002:python/tuple': leave the tag out"]
 
 
-def test_a_remedy_names_a_few_of_many(here: Path) -> None:
+def test_remedy_names_only_a_few_of_many_choices(here: Path) -> None:
     names = [f"{{name: e{index}, flavor: H, concurrency: 1}}" for index in range(100)]
     cap = "{name: a, flavor: H, envelopes: [q], maxConcurrency: 1}"
     spec = f"{{owner: t, envelopes: [{', '.join(names)}], aggregateCaps: [{cap}]}}"
@@ -94,7 +94,7 @@ def test_a_remedy_names_a_few_of_many(here: Path) -> None:
     assert lines[0].endswith("name one of: e0, e1, e2, e3, e4, e5, e6, e7")
 
 
-def test_a_budget_that_no_batch_could_hold(here: Path) -> None:
+def test_lint_refuses_a_budget_larger_than_a_batch(here: Path) -> None:
     owners = ", ".join(f"t:{'x' * 200}{index}" for index in range(64))
     names = [
         f"{{name: e{index}, flavor: H, concurrency: 1, lending: {{allow: true, to: [{owners}]}}}}"
@@ -110,7 +110,7 @@ def test_a_budget_that_no_batch_could_hold(here: Path) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_an_answer_that_cannot_be_written_is_an_error(here: Path, unbuffered: str) -> None:
+def test_output_that_cannot_be_written_is_an_error(here: Path, unbuffered: str) -> None:
     (here / "0.yaml").write_text(RUN, encoding="utf-8")
     command = [sys.executable, "-m", "leasehold", "lint", "0.yaml"]
     with Path("/dev/full").open("w", encoding="utf-8") as full:
@@ -127,7 +127,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(here: Path, unbuffered: st
     assert done.stderr == "Error: cannot write the answer: No space left on device\n"
 
 
-def test_files_that_are_not_there(here: Path) -> None:
+def test_lint_reports_missing_files_and_directories(here: Path) -> None:
     result = leasehold("lint", "none.yaml", ".")
 
     assert result.exit_code == 1
@@ -137,7 +137,7 @@ def test_files_that_are_not_there(here: Path) -> None:
     ]
 
 
-def test_one_object_in_two_places(here: Path) -> None:
+def test_lint_reports_an_object_written_in_two_files(here: Path) -> None:
     assert lint(here, RUN, f"{BUDGET}---\n{RUN}") == (
         1,
         [
@@ -147,7 +147,7 @@ def test_one_object_in_two_places(here: Path) -> None:
     )
 
 
-def test_parents_that_go_in_a_circle_over_two_files(here: Path) -> None:
+def test_lint_reports_a_parent_cycle_across_two_files(here: Path) -> None:
     one = BUDGET.replace("{owner: t}", "{owner: a, parents: [b]}")
     two = BUDGET.replace("name: b", "name: c").replace("{owner: t}", "{owner: b, parents: [a]}")
 
@@ -160,7 +160,7 @@ def test_parents_that_go_in_a_circle_over_two_files(here: Path) -> None:
     ]
 
 
-def test_a_warning_is_no_failure(here: Path) -> None:
+def test_lint_warning_is_not_a_failure(here: Path) -> None:
     envelope = (
         "{name: e, flavor: H, concurrency: 1, maxGPUHours: 9, "
         'start: "2026-01-01T00:00:00Z", end: "2026-01-01T01:00:00Z"}'
@@ -172,21 +172,21 @@ def test_a_warning_is_no_failure(here: Path) -> None:
     assert lines[1] == "1 object ok"
 
 
-def test_a_name_that_cannot_be_printed_stays_on_one_line(here: Path) -> None:
+def test_unprintable_name_is_reported_on_one_line(here: Path) -> None:
     _, lines = lint(here, RUN.replace("name: r,", 'name: "a\\nb",'))
 
     assert len(lines) == 1
     assert lines[0].startswith("0.yaml:3: Run t/'a\\nb': metadata.name: ")
 
 
-def test_without_a_file_it_says_how() -> None:
+def test_lint_without_a_file_reports_the_missing_argument() -> None:
     result = leasehold("lint")
 
     assert result.exit_code == 2
     assert "Missing argument" in result.output
 
 
-def test_the_command_lists_and_loads_its_subcommands() -> None:
+def test_leasehold_help_lists_subcommands_and_unknown_ones_fail() -> None:
     listed = leasehold("--help").output
 
     assert all(name in listed for name in COMMANDS)
@@ -194,7 +194,7 @@ def test_the_command_lists_and_loads_its_subcommands() -> None:
     assert leasehold("nonsense").exit_code == 2
 
 
-def test_completion_knows_the_subcommands() -> None:
+def test_completion_lists_the_subcommands() -> None:
     context = main.make_context("leasehold", [], resilient_parsing=True)
 
     assert isinstance(main, LazyGroup)

@@ -1,4 +1,4 @@
-"""The lottery: fair, repeatable, and refused when it does not follow from its record."""
+"""The lottery: fair, repeatable, and refused if it does not follow from its record."""
 
 import hashlib
 from collections import Counter
@@ -41,7 +41,7 @@ CONFLICT = {
 def draw_order(
     seed: str, conflict_set: Mapping[str, Sequence[Bundle]], sweeps: Sequence[SweepWidth] = ()
 ) -> Iterator[tuple[str, Bundle]]:
-    """All draws there are."""
+    """Yield every draw until the urn is empty."""
     urn = lottery.Urn(conflict_set, sweeps)
     while (drawn := urn.draw(seed)) is not None:
         yield drawn
@@ -78,7 +78,7 @@ def a_resolution(draws: int = 4) -> Resolution:
     )
 
 
-def test_the_seed_is_the_hash_of_the_five_lines() -> None:
+def test_seed_is_the_hash_of_five_lines() -> None:
     assert INSTANT is not None
     text = f"leasehold/lottery/v1\na/b\n2026-11-15T01:15:00.000Z\n{'9f' * 32}\n{'01' * 32}"
     assert lottery.seed("a/b", INSTANT, "9f" * 32, "01" * 32) == (
@@ -86,7 +86,7 @@ def test_the_seed_is_the_hash_of_the_five_lines() -> None:
     )
 
 
-def test_a_commitment_is_over_the_nonces_bytes() -> None:
+def test_commitment_is_the_hash_of_the_nonce_bytes() -> None:
     assert lottery.commitment("00ff") == hashlib.sha256(b"\x00\xff").hexdigest()
     assert lottery.nonce(KEY, "a/b", 1) != lottery.nonce(KEY, "a/b", 2)
 
@@ -97,8 +97,8 @@ def test_numbers_are_uniform_over_many_seeds() -> None:
     assert chi < CHI_SQUARE_9_999
 
 
-def test_a_number_at_the_rim_is_drawn_again() -> None:
-    """With n just above half the range, about every second first try must be thrown away."""
+def test_number_outside_the_unbiased_range_is_drawn_again() -> None:
+    """With n just above half the range, about half of the first tries must be discarded."""
     n = (1 << 63) + 1
     seeds = [f"{seed:064x}" for seed in range(64)]
     firsts = [
@@ -111,19 +111,19 @@ def test_a_number_at_the_rim_is_drawn_again() -> None:
         assert number == first if first < n else number < n
 
 
-def test_owners_are_drawn_equally_however_many_bundles_they_bring() -> None:
+def test_owners_are_drawn_equally_regardless_of_their_bundle_count() -> None:
     firsts = Counter(next(draw_order(f"{s:064x}", CONFLICT))[0] for s in range(4000))
     assert abs(firsts["x:one"] - 2000) < 150
 
 
-def test_an_owners_bundles_are_drawn_equally() -> None:
+def test_bundles_of_one_owner_are_drawn_equally() -> None:
     only = {"y:two": CONFLICT["y:two"]}
     firsts = Counter(next(draw_order(f"{s:064x}", only))[1].name for s in range(3000))
     assert all(abs(count - 1000) < 120 for count in firsts.values())
     assert len(firsts) == 3
 
 
-def test_everything_is_drawn_once_and_then_it_ends() -> None:
+def test_every_bundle_is_drawn_exactly_once() -> None:
     drawn = list(draw_order("ab" * 32, {**CONFLICT, "nobody": ()}))
     assert sorted(bundle.name for _, bundle in drawn) == [
         "x/train", "y/sweep#10", "y/sweep#2", "y/sweep#9",
@@ -135,13 +135,13 @@ def test_group_indices_are_ordered_as_numbers() -> None:
     assert [bundle.group for bundle in ordered] == [2, 9, 10]
 
 
-def test_the_order_in_which_the_set_was_written_does_not_matter() -> None:
+def test_draws_do_not_depend_on_the_order_of_the_conflict_set() -> None:
     turned = {owner: tuple(reversed(CONFLICT[owner])) for owner in reversed(list(CONFLICT))}
     seed = "cd" * 32
     assert list(draw_order(seed, turned)) == list(draw_order(seed, CONFLICT))
 
 
-def test_an_honest_record_replays() -> None:
+def test_honest_resolution_replays_without_problems() -> None:
     for draws in range(1, 5):
         assert lottery.replay(a_resolution(draws)) == []
     assert lottery.replay(msgspec.structs.replace(a_resolution(), lottery=None)) == []
@@ -159,7 +159,7 @@ def test_an_honest_record_replays() -> None:
         ("conflict_set", (), "nothing was left"),
     ],
 )
-def test_a_record_that_was_tampered_with_is_named(field: str, value: object, said: str) -> None:
+def test_tampered_lottery_record_is_reported(field: str, value: object, said: str) -> None:
     honest = a_resolution()
     assert honest.lottery is not None
     forged = msgspec.structs.replace(honest.lottery, **{field: value})

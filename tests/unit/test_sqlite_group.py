@@ -1,4 +1,4 @@
-"""Callers share a commit, and nothing else, whether the disk is waited for here or on a thread."""
+"""Callers share a commit and nothing else, whether the disk is waited for here or on a thread."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ Story = Callable[[GroupStore], Awaitable[None]]
 
 @pytest.fixture(params=["slow", "quick"])
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the store is to be; and what it thinks of the disk, whatever that is."""
+    """Return the path of the store; the parameter decides whether the disk counts as slow."""
     monkeypatch.setattr(disk_pace, "QUICK_S", 0.0 if request.param == "slow" else 3600.0)
     return tmp_path / "store.sqlite"
 
@@ -39,7 +39,7 @@ def play(path: Path, story: Story) -> None:
     asyncio_runtime.run(main)
 
 
-def test_whoever_waits_is_committed_together(path: Path) -> None:
+def test_concurrent_writes_share_commits(path: Path) -> None:
     commits: list[int] = []
 
     def on_commit() -> bool:
@@ -57,11 +57,11 @@ def test_whoever_waits_is_committed_together(path: Path) -> None:
     assert 1 <= len(commits) < CALLERS / 2
 
 
-def test_a_commit_that_fails_is_everybodys_and_none_of_it_happened(path: Path) -> None:
+def test_failed_commit_fails_all_its_callers_and_writes_nothing(path: Path) -> None:
     fails = [False]
 
     async def story(store: GroupStore) -> None:
-        await store.create(thing("first"))  # after which it knows how quick the disk is
+        await store.create(thing("first"))  # after this the store knows how quick the disk is
         connections[0].set_commit_hook(lambda: fails[0])
         fails[0] = True
         answers = await asyncio.gather(
@@ -76,7 +76,7 @@ def test_a_commit_that_fails_is_everybodys_and_none_of_it_happened(path: Path) -
         play(path, story)
 
 
-def test_what_was_not_committed_is_not_what_is_written_next(path: Path) -> None:
+def test_write_after_a_failed_commit_ignores_uncommitted_state(path: Path) -> None:
     fails = [False]
 
     async def story(store: GroupStore) -> None:
@@ -93,7 +93,7 @@ def test_what_was_not_committed_is_not_what_is_written_next(path: Path) -> None:
         play(path, story)
 
 
-def test_an_object_that_the_writer_no_longer_has_at_hand_is_read(
+def test_object_no_longer_in_the_writers_cache_is_read_from_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "LATEST_MAX", 2)
@@ -112,7 +112,7 @@ def test_an_object_that_the_writer_no_longer_has_at_hand_is_read(
     play(path, story)
 
 
-def test_one_callers_mistake_is_its_own(path: Path) -> None:
+def test_invalid_write_fails_only_its_own_caller(path: Path) -> None:
     async def story(store: GroupStore) -> None:
         names = ["a", "b", "a", "c", "Not A Name", "d"]
         answers = await asyncio.gather(
@@ -126,7 +126,7 @@ def test_one_callers_mistake_is_its_own(path: Path) -> None:
     play(path, story)
 
 
-def test_a_full_disk_is_everybodys_and_none_of_it_happened(path: Path) -> None:
+def test_full_disk_refuses_writes_and_stores_only_confirmed_ones(path: Path) -> None:
     async def story(store: GroupStore) -> None:
         connections[0].pragma("max_page_count", 40)
         answers = await asyncio.gather(
@@ -146,7 +146,7 @@ def test_a_full_disk_is_everybodys_and_none_of_it_happened(path: Path) -> None:
         play(path, story)
 
 
-def test_a_defect_in_admission_is_its_callers_alone(path: Path) -> None:
+def test_exception_in_admission_reaches_only_its_own_caller(path: Path) -> None:
     def admit(_old: Wire | None, new: Wire, _stored: Stored) -> list[tuple[str, str]]:
         if name_of(new) == "b":
             raise LookupError("a defect")
@@ -168,7 +168,7 @@ def test_a_defect_in_admission_is_its_callers_alone(path: Path) -> None:
     asyncio_runtime.run(main)
 
 
-def test_a_cancelled_caller_disturbs_nobody(path: Path) -> None:
+def test_cancelled_caller_does_not_disturb_other_writes(path: Path) -> None:
     async def story(store: GroupStore) -> None:
         impatient = asyncio.ensure_future(store.create(thing("a")))
         await asyncio.sleep(0)
@@ -181,7 +181,7 @@ def test_a_cancelled_caller_disturbs_nobody(path: Path) -> None:
     play(path, story)
 
 
-def test_closing_writes_what_was_called_and_refuses_the_rest(path: Path) -> None:
+def test_closing_completes_pending_writes_and_refuses_later_calls(path: Path) -> None:
     async def story(store: GroupStore) -> None:
         watch = store.watch("Run", 0)
         waiting = [asyncio.ensure_future(store.create(thing(f"r{n}"))) for n in range(5)]
@@ -198,7 +198,7 @@ def test_closing_writes_what_was_called_and_refuses_the_rest(path: Path) -> None
     play(path, story)
 
 
-def test_the_file_is_its_alone(path: Path) -> None:
+def test_second_store_on_the_same_file_is_refused(path: Path) -> None:
     async def story(store: GroupStore) -> None:
         with pytest.raises(BadStore):
             play_second()

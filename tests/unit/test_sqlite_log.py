@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log: what is a plain end of it, and what damage SQLite would hide."""
+"""SQLite's write-ahead log: ordinary ends of the log, and damage that SQLite would hide."""
 
 import random
 import shutil
@@ -23,7 +23,7 @@ Copy = Callable[[], Path]
 
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[tuple[SqliteStore, Copy]]:
-    """A store with a past, and copies of its files as a kill at this moment would leave them."""
+    """Yield a store with a past, and a function that copies its files like a kill."""
     (tmp_path / "busy").mkdir()
     store = opened(tmp_path / "busy" / "store.sqlite")
     chance = random.Random(2)
@@ -50,7 +50,7 @@ def opened(path: Path) -> SqliteStore:
 
 
 def written(store: SqliteStore, *, count: int) -> None:
-    """So many commits."""
+    """Make `count` commits."""
     for number in range(count):
         at_once(store.create(thing(f"n{number:02d}", text=f"{number}" * 50)))
 
@@ -63,16 +63,16 @@ def runs_in(path: Path) -> int:
 
 
 def used_frames(log: bytes | bytearray) -> int:
-    """Those of the last round; behind them may be some of the one before."""
+    """Count the frames of the last round; frames of the round before may follow them."""
     places = range(HEADER, len(log) - FRAME + 1, FRAME)
     return sum(log[at + 8 : at + 16] == log[16:24] for at in places)
 
 
 @pytest.mark.parametrize("where", ["header", "frame", "frames", "number", "salt"])
-def test_commits_behind_a_damaged_place_are_not_dropped_in_silence(
+def test_log_damaged_before_further_commits_is_refused_and_left_unchanged(
     busy: tuple[SqliteStore, Copy], where: str
 ) -> None:
-    """SQLite would take the place for the end of the log, and the next commit would write there."""
+    """SQLite would take the damage for the end of the log and write the next commit there."""
     store, copy = busy
     written(store, count=30)
     path = copy()
@@ -101,10 +101,10 @@ def test_commits_behind_a_damaged_place_are_not_dropped_in_silence(
 
 
 @pytest.mark.parametrize("before_last", [1, 2, 3])
-def test_the_last_commit_alone_is_as_a_power_cut_leaves_it(
+def test_log_damaged_only_in_its_last_commit_opens_without_that_commit(
     busy: tuple[SqliteStore, Copy], before_last: int
 ) -> None:
-    """Nobody can tell whether it was ever acknowledged; so it is no reason not to start."""
+    """A power cut leaves the same, and the commit may never have been acknowledged: so it opens."""
     store, copy = busy
     written(store, count=5)
     path = copy()
@@ -114,7 +114,7 @@ def test_the_last_commit_alone_is_as_a_power_cut_leaves_it(
     assert runs_in(path) == 204
 
 
-def test_a_log_that_is_cut_off_is_no_damage(busy: tuple[SqliteStore, Copy]) -> None:
+def test_truncated_log_is_not_treated_as_damage(busy: tuple[SqliteStore, Copy]) -> None:
     store, copy = busy
     written(store, count=20)
     size = log_of(copy()).stat().st_size
@@ -128,8 +128,8 @@ def test_a_log_that_is_cut_off_is_no_damage(busy: tuple[SqliteStore, Copy]) -> N
     assert len(seen) > 3  # the cuts did cut something off
 
 
-def test_a_log_of_an_earlier_round_is_none_of_ours(busy: tuple[SqliteStore, Copy]) -> None:
-    """After it was emptied the log begins again at its start, over what was there."""
+def test_frames_of_an_earlier_round_of_the_log_are_ignored(busy: tuple[SqliteStore, Copy]) -> None:
+    """After it was emptied, the log begins again at its start and overwrites what was there."""
     store, copy = busy
     store._connection.execute("PRAGMA wal_checkpoint(RESTART)")
     written(store, count=3)
@@ -139,22 +139,22 @@ def test_a_log_of_an_earlier_round_is_none_of_ours(busy: tuple[SqliteStore, Copy
     assert runs_in(path) == 203
 
 
-def test_all_commits_behind_the_first_damaged_place_are_counted(
+def test_hidden_commits_counts_all_commits_after_the_first_damage(
     busy: tuple[SqliteStore, Copy],
 ) -> None:
     store, copy = busy
     store._connection.execute("PRAGMA wal_checkpoint(RESTART)")
     written(store, count=20)
     log = log_of(copy())
-    assert hidden_commits(log, PAGE, frames=0) == 0  # every checksum is as SQLite's
+    assert hidden_commits(log, PAGE, frames=0) == 0  # every checksum equals SQLite's
     content = bytearray(log.read_bytes())
     content[HEADER + 100] ^= 0x01
     log.write_bytes(content)
     assert hidden_commits(log, PAGE, frames=0) == 20
 
 
-def test_a_damaged_file_is_left_alone_with_its_log(busy: tuple[SqliteStore, Copy]) -> None:
-    """Whoever closes a file last empties the log into it; not into one that was refused."""
+def test_damaged_file_and_its_log_are_left_unchanged(busy: tuple[SqliteStore, Copy]) -> None:
+    """The last connection to close a file empties the log into it; not if the file was refused."""
     store, copy = busy
     store._connection.execute("PRAGMA wal_checkpoint(RESTART)")
     written(store, count=3)

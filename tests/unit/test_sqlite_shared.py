@@ -1,4 +1,4 @@
-"""A file that several have open: who is let in, who waits, and who hears of whom."""
+"""A file that several stores have open: access, waiting for each other, and watches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ Story = Callable[[Callable[[], SharedStore]], Awaitable[T]]
 
 
 def played(path: Path, story: Story[T], *, history_max: int = 1000) -> T:
-    """The story, told a way to open the file once more."""
+    """Play the story, which gets a function that opens the file once more; return its result."""
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> T:
         opened: list[SharedStore] = []
@@ -52,39 +52,39 @@ def budget(name: str, words: str = "") -> Wire:
     }
 
 
-def alone(path: Path, tasks: AsyncioTasks) -> SqliteStore:
+def exclusive(path: Path, tasks: AsyncioTasks) -> SqliteStore:
     return SqliteStore(path, tasks, AsyncioClock())
 
 
-def test_whoever_wants_it_alone_is_kept_out_and_keeps_others_out(tmp_path: Path) -> None:
+def test_exclusive_store_is_refused_while_a_shared_store_is_open(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         shared = SharedStore(path, tasks, clock)
         with pytest.raises(BadStore, match="in use by the process with pid"):
-            alone(path, tasks)
+            exclusive(path, tasks)
         shared.close()
-        alone(path, tasks).close()
+        exclusive(path, tasks).close()
 
     asyncio_runtime.run(main)
 
 
-def test_who_comes_while_it_is_had_alone_is_told_by_whom(
+def test_shared_store_is_refused_with_pid_while_an_exclusive_one_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store.sqlite"
     monkeypatch.setattr("leasehold.adapters.sqlite.lock.OPENING_TRIES", 2)
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
-        lonely = alone(path, tasks)
+        first = exclusive(path, tasks)
         with pytest.raises(BadStore, match="in use by the process with pid"):
             SharedStore(path, tasks, clock)
-        lonely.close()
+        first.close()
 
     asyncio_runtime.run(main)
 
 
-def test_a_condition_is_on_what_the_others_have_written(tmp_path: Path) -> None:
+def test_update_conflicts_with_a_newer_write_of_another_store(tmp_path: Path) -> None:
     async def story(opens: Callable[[], SharedStore]) -> None:
         one, other = opens(), opens()
         made = await one.create(budget("b"))
@@ -99,7 +99,7 @@ def test_a_condition_is_on_what_the_others_have_written(tmp_path: Path) -> None:
     played(tmp_path / "store.sqlite", story)
 
 
-def test_a_watch_hears_of_what_others_write(tmp_path: Path) -> None:
+def test_watch_reports_writes_of_another_store(tmp_path: Path) -> None:
     async def story(opens: Callable[[], SharedStore]) -> None:
         one, other = opens(), opens()
         watch = one.watch("Budget", one.version)
@@ -110,7 +110,7 @@ def test_a_watch_hears_of_what_others_write(tmp_path: Path) -> None:
     played(tmp_path / "store.sqlite", story)
 
 
-def test_all_of_them_may_write_at_once(tmp_path: Path) -> None:
+def test_several_stores_may_write_at_once(tmp_path: Path) -> None:
     async def story(opens: Callable[[], SharedStore]) -> None:
         stores = [opens() for _ in range(3)]
         writes = [
@@ -124,8 +124,8 @@ def test_all_of_them_may_write_at_once(tmp_path: Path) -> None:
     played(tmp_path / "store.sqlite", story)
 
 
-def test_who_is_kept_from_writing_for_long_is_told_so_and_may_read(tmp_path: Path) -> None:
-    """As while a process stands still in the middle of a write."""
+def test_store_blocked_from_writing_raises_unavailable_and_may_read(tmp_path: Path) -> None:
+    """This happens while another process is stopped in the middle of a write."""
     path = tmp_path / "store.sqlite"
 
     async def story(opens: Callable[[], SharedStore]) -> None:
@@ -144,8 +144,8 @@ def test_who_is_kept_from_writing_for_long_is_told_so_and_may_read(tmp_path: Pat
     played(path, story)
 
 
-def test_what_others_have_forgotten_of_the_past_is_forgotten(tmp_path: Path) -> None:
-    """Each of them counts what it writes itself; the file has what is left."""
+def test_watch_from_history_that_another_store_dropped_expires(tmp_path: Path) -> None:
+    """Each store counts what it writes itself; the file has the history that is left."""
 
     async def story(opens: Callable[[], SharedStore]) -> None:
         one, other = opens(), opens()

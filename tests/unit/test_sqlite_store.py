@@ -1,4 +1,4 @@
-"""What a store in a file promises beyond the conformance suite: it is still there afterwards."""
+"""What a store in a file promises beyond the conformance suite: its objects survive."""
 
 import os
 import random
@@ -28,7 +28,7 @@ Open = Callable[..., SqliteStore]
 
 
 def folded(store: SqliteStore) -> list[Wire]:
-    """All runs, by their changes alone."""
+    """Return all runs, computed from the events of a watch."""
     objects: dict[str, Wire] = {}
     now, watch = at_once(store.list("Run")).version, store.watch("Run", 0)
     seen = 0
@@ -60,7 +60,7 @@ def opened(path: Path) -> Iterator[Open]:
         store.close()
 
 
-def test_everything_is_there_after_a_reopen_and_versions_go_on(opened: Open) -> None:
+def test_reopened_store_has_all_objects_and_continues_its_versions(opened: Open) -> None:
     store = opened()
     made = at_once(store.create(thing("a")))
     at_once(store.create(thing("b")))
@@ -77,7 +77,7 @@ def test_everything_is_there_after_a_reopen_and_versions_go_on(opened: Open) -> 
         at_once(again.delete("Run", "team", "a", uid=str(newer["metadata"]["uid"])))  # type: ignore[index]
 
 
-def test_a_watch_goes_on_where_one_was_before_a_reopen(opened: Open) -> None:
+def test_watch_continues_from_its_version_after_a_reopen(opened: Open) -> None:
     store = opened()
     made = at_once(store.create(thing("a")))
     at_once(store.create(thing("b")))
@@ -91,7 +91,7 @@ def test_a_watch_goes_on_where_one_was_before_a_reopen(opened: Open) -> None:
     assert [name_of(at_once(watch.next()).object) for _ in range(2)] == ["b", "c"]
 
 
-def test_a_reopen_ends_a_watch_that_sleeps(path: Path) -> None:
+def test_reopen_expires_a_waiting_watch(path: Path) -> None:
     kernel = Kernel(START)
     process = kernel.process("us")
     store = SqliteStore(path, process.tasks, process.clock)
@@ -112,7 +112,7 @@ def test_a_reopen_ends_a_watch_that_sleeps(path: Path) -> None:
     assert said == ["list again"]
 
 
-def test_a_closed_store_does_nothing(opened: Open) -> None:
+def test_closed_store_raises_unavailable(opened: Open) -> None:
     store = opened()
     store.close()
     store.close()
@@ -136,7 +136,7 @@ def test_two_files_have_no_uid_in_common(tmp_path: Path) -> None:
     assert len(uids) == 2
 
 
-def test_old_history_is_forgotten_also_across_a_reopen(opened: Open, path: Path) -> None:
+def test_old_history_is_dropped_even_across_a_reopen(opened: Open, path: Path) -> None:
     store = opened(history_max=4)
     for number in range(20):
         at_once(store.create(thing(f"r{number:02d}")))
@@ -201,7 +201,7 @@ asyncio.run(main())
 
 
 def write_until_killed(path: Path, *, writer: str, name: str, after_s: float) -> dict[str, str]:
-    """What a process said that it had written, with its version or `None`, before it was killed."""
+    """Return what a process reported as written, with version or `None`, until it was killed."""
     command = [sys.executable, "-c", writer, str(path), name]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -213,14 +213,14 @@ def write_until_killed(path: Path, *, writer: str, name: str, after_s: float) ->
 
 
 @pytest.mark.parametrize(("writer", "kills"), [(WRITER, 30), (GROUP_WRITER, 10)])
-def test_a_kill_loses_nothing_acknowledged_and_shows_nothing_half(
+def test_killed_writer_loses_no_acknowledged_write_and_leaves_no_partial_one(
     path: Path, opened: Open, writer: str, kills: int
 ) -> None:
     moments = random.Random(7)
     for number in range(kills):
         after_s = moments.random() * 0.03
         said = write_until_killed(path, writer=writer, name=f"r{number}", after_s=after_s)
-        store = opened(history_max=1_000_000)  # the dead one's lock is taken over
+        store = opened(history_max=1_000_000)  # takes over the lock of the killed process
         listing = at_once(store.list("Run"))
         there = {name_of(each): str(version(each)) for each in listing.items}
         assert {name: there.get(name, "None") for name in said} == said
@@ -257,7 +257,7 @@ def test_damage_found_later_stops_every_write(path: Path, opened: Open) -> None:
         for place in range(4096, path.stat().st_size, 4096):
             file.seek(place)
             file.write(b"\xff" * 64)
-    connections[0].pragma("shrink_memory")  # what it had read before, it would not read again
+    connections[0].pragma("shrink_memory")  # otherwise it would not read cached pages again
 
     for name in ("r1", "r2"):
         with pytest.raises(FileUnavailable) as refused:
@@ -271,7 +271,9 @@ def test_damage_found_later_stops_every_write(path: Path, opened: Open) -> None:
     ("content", "why"),
     [(b"title: no database\n" * 100, "cannot be used"), (b"SQLite format 3\0" + bytes(90), "")],
 )
-def test_what_is_no_database_is_refused(path: Path, opened: Open, content: bytes, why: str) -> None:
+def test_file_that_is_no_database_is_refused_and_left_unchanged(
+    path: Path, opened: Open, content: bytes, why: str
+) -> None:
     path.write_bytes(content)
 
     with pytest.raises(BadStore) as refused:
@@ -280,7 +282,7 @@ def test_what_is_no_database_is_refused(path: Path, opened: Open, content: bytes
     assert path.read_bytes() == content
 
 
-def test_another_programs_database_is_left_alone(path: Path, opened: Open) -> None:
+def test_database_of_another_program_is_refused(path: Path, opened: Open) -> None:
     other = apsw.Connection(str(path))
     other.execute("CREATE TABLE mail(body)")
     other.close()
@@ -301,7 +303,7 @@ def test_a_file_of_a_newer_schema_is_refused(path: Path, opened: Open) -> None:
     assert "newer leasehold" in refused.value.why
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(
+def test_failed_migration_leaves_the_file_unchanged(
     path: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened()
@@ -332,7 +334,7 @@ def test_a_second_opening_is_refused_with_the_pid_of_the_first(path: Path, opene
     opened()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_folder_is_reported_with_a_remedy(tmp_path: Path) -> None:
     process = Kernel(START).process("us")
 
     with pytest.raises(BadStore) as refused:
@@ -340,7 +342,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "folder" in refused.value.remedy
 
 
-def test_a_full_disk_refuses_and_room_helps(opened: Open) -> None:
+def test_full_disk_refuses_writes_until_there_is_room(opened: Open) -> None:
     with hooked() as connections:
         store = opened()
     connections[0].pragma("max_page_count", 40)
@@ -360,7 +362,7 @@ def test_a_full_disk_refuses_and_room_helps(opened: Open) -> None:
     assert version(after) == len(made) + 1
 
 
-def test_somebody_elses_write_is_noticed(path: Path, opened: Open) -> None:
+def test_write_of_another_program_to_the_file_is_noticed(path: Path, opened: Open) -> None:
     store = opened()
     at_once(store.create(thing()))
     other = apsw.Connection(str(path))
@@ -373,7 +375,7 @@ def test_somebody_elses_write_is_noticed(path: Path, opened: Open) -> None:
 
 
 class FailingDisk(apsw.VFS):
-    """The system's own, until it can no longer make sure of anything."""
+    """The system's own VFS, whose syncs fail while `is_failing` is set."""
 
     is_failing = False
 
@@ -407,7 +409,7 @@ def test_a_commit_that_the_disk_cannot_confirm_has_an_unknown_outcome(opened: Op
             at_once(store.create(thing("b")))
         assert isinstance(unknown.value, CommitUnknown)
         disk.is_failing = False
-        with pytest.raises(Unavailable):  # until it was opened again
+        with pytest.raises(Unavailable):  # until the store is reopened
             at_once(store.create(thing("c")))
         store.reopen()
         at_once(store.create(thing("c")))
@@ -427,5 +429,5 @@ def test_a_commit_that_the_disk_cannot_confirm_has_an_unknown_outcome(opened: Op
         (apsw.SchemaChangeError("moved"), "moved"),
     ],
 )
-def test_every_trouble_has_a_sentence(error: apsw.Error, word: str) -> None:
+def test_sqlite_error_is_explained_in_a_sentence(error: apsw.Error, word: str) -> None:
     assert word in sentence(error)

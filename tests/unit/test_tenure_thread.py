@@ -1,4 +1,4 @@
-"""Tenure on a thread of its own: renewed while a decision computes, given back once it is over."""
+"""Tenure on its own thread: renewed while a decision computes, lost if the loop hangs."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ DEADLINE_S = 60
 
 
 class Office:
-    """Writes down what it is told."""
+    """Records what the tenure thread reports."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -48,7 +48,7 @@ class Office:
 
 
 class Stage:
-    """One replica that contends, and a look at the record through a store of our own."""
+    """One replica that contends for tenure, and a separate store to read the record."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ async def record(store: Store) -> tuple[str, int, str]:
     return found.holder, found.epoch, found.write
 
 
-def blocked_until(path: Path, is_so: Callable[[tuple[str, int, str]], bool]) -> None:
-    """Keep this thread, and the event loop in it, from doing anything else until then."""
+def blocked_until(path: Path, is_reached: Callable[[tuple[str, int, str]], bool]) -> None:
+    """Block this thread and its event loop until `is_reached` accepts the tenure record."""
 
     async def look(clock: AsyncioClock, tasks: AsyncioTasks) -> tuple[str, int, str]:
         store = SharedStore(path, tasks, clock)
@@ -108,7 +108,7 @@ def blocked_until(path: Path, is_so: Callable[[tuple[str, int, str]], bool]) -> 
     due = time.monotonic() + DEADLINE_S
 
     def work() -> None:
-        while not (found and is_so(found[-1])):
+        while not (found and is_reached(found[-1])):
             assert time.monotonic() < due, found[-1:]
             found.append(asyncio_runtime.run(look))
 
@@ -118,7 +118,7 @@ def blocked_until(path: Path, is_so: Callable[[tuple[str, int, str]], bool]) -> 
     looking.join()
 
 
-def test_decision_that_computes_for_long_does_not_keep_tenure_from_being_renewed(
+def test_tenure_is_renewed_while_a_decision_computes_for_long(
     tmp_path: Path,
 ) -> None:
     async def story(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
@@ -128,7 +128,7 @@ def test_decision_that_computes_for_long_does_not_keep_tenure_from_being_renewed
 
         def ten_renewals(found: tuple[str, int, str]) -> bool:
             seen.add(found[2])
-            return len(seen) >= 10  # two seconds and more: without a renewal it is over after one
+            return len(seen) >= 10  # at least two seconds; without renewals tenure ends after one
 
         blocked_until(tmp_path / "store.sqlite", ten_renewals)
 
@@ -140,7 +140,7 @@ def test_decision_that_computes_for_long_does_not_keep_tenure_from_being_renewed
     asyncio_runtime.run(story)
 
 
-def test_loop_that_hangs_loses_its_tenure_and_names_the_run(
+def test_hanging_loop_loses_its_tenure_and_the_log_names_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     margins = Margins(take=1500, hold=1000, soft_stop=800, renew=200, timeout=400, stall=8_000)
@@ -162,7 +162,7 @@ def test_loop_that_hangs_loses_its_tenure_and_names_the_run(
             if not writes or writes[-1] != found[2]:
                 writes.append(found[2])
                 since[0] = time.monotonic()
-            # Longer than any holder may believe; and nobody gave it back for the one that hangs.
+            # Longer than any holder may rely on it; and nothing released it for the hanging loop.
             return time.monotonic() - since[0] > margins.take / 1000 and found[0] == "a_1"
 
         blocked_until(tmp_path / "store.sqlite", stands_still)

@@ -1,4 +1,4 @@
-"""The verifier names the first record that cannot be; each rule has a ledger that breaks it."""
+"""The verifier names the first impossible record; each rule has a ledger that breaks it."""
 
 import copy
 from collections.abc import Callable
@@ -60,7 +60,7 @@ HONEST = (
 )
 
 
-def test_an_honest_ledger_verifies() -> None:
+def test_honest_ledger_verifies() -> None:
     assert verify_lines(lines_of(*HONEST)) is None
     assert verify_lines([]) is None
 
@@ -76,7 +76,7 @@ def test_an_honest_ledger_verifies() -> None:
         ("batch", {"seq": 2, "epoch": 1, "instant": 1.5}, "not well-formed"),
     ],
 )
-def test_a_tampered_line_is_named(field: str, value: object, said: str) -> None:
+def test_tampered_ledger_line_is_reported(field: str, value: object, said: str) -> None:
     lines = lines_of(*HONEST)
     lines[1] = {**lines[1], field: value}
     problem = verify_lines(lines)
@@ -85,7 +85,7 @@ def test_a_tampered_line_is_named(field: str, value: object, said: str) -> None:
     assert problem.seq in (2, 3)
 
 
-def test_a_changed_byte_anywhere_is_found() -> None:
+def test_changed_field_of_a_batch_breaks_its_digest() -> None:
     lines = copy.deepcopy(lines_of(*HONEST))
     batch = lines[1]["batch"]
     assert isinstance(batch, dict)
@@ -95,7 +95,7 @@ def test_a_changed_byte_anywhere_is_found() -> None:
     assert (problem.seq, problem.record) == (2, "digest")
 
 
-def test_a_missing_line_is_found() -> None:
+def test_missing_ledger_line_is_reported() -> None:
     lines = lines_of(*HONEST)
     del lines[2]
     problem = verify_lines(lines)
@@ -115,7 +115,7 @@ def reopened(**changes: object) -> tuple[Batch, ...]:
     return third(opened=(msgspec.structs.replace(AFTER, **changes),))
 
 
-# Ledgers that chain correctly and still cannot be.
+# Ledgers that chain correctly but are impossible.
 BROKEN: dict[str, Callable[[], tuple[Batch, ...]]] = {
     "seq": lambda: (FACTS, msgspec.structs.replace(OPEN, seq=3, opened=())),
     "epoch": lambda: (FACTS, msgspec.structs.replace(OPEN, epoch=0)),
@@ -210,7 +210,7 @@ BROKEN: dict[str, Callable[[], tuple[Batch, ...]]] = {
         ("resolution twice", "published before"),
     ],
 )
-def test_a_rule_that_is_broken_is_named(name: str, said: str) -> None:
+def test_broken_rule_is_reported_with_its_batch(name: str, said: str) -> None:
     batches = BROKEN[name]()
     problem = verify_lines(lines_of(*batches))
     assert problem is not None
@@ -218,8 +218,8 @@ def test_a_rule_that_is_broken_is_named(name: str, said: str) -> None:
     assert problem.seq == batches[-1].seq
 
 
-def test_an_overdrawn_envelope_may_swap_but_not_grow() -> None:
-    """A cap that fell under open leases is an overdraft, not a crime of whoever opens next."""
+def test_swap_under_an_overdrawn_envelope_verifies() -> None:
+    """A cap that was lowered below open leases is an overdraft, not a fault of the next lease."""
     lowered = canonical({"envelopes": [{"name": "west", "concurrency": 1}]})
     swap = at(
         3,
@@ -237,12 +237,12 @@ def objects_of(lines: list[Wire]) -> list[Wire]:
     return [lease_to_wire(lease) for lease in fold.leases.values()]
 
 
-def test_objects_that_say_the_same_verify() -> None:
+def test_objects_that_agree_with_the_ledger_verify() -> None:
     lines = lines_of(*HONEST)
     assert verify_objects(lines, objects_of(lines), []) is None
 
 
-def test_objects_are_not_asked_about_a_ledger_that_is_broken() -> None:
+def test_broken_ledger_is_reported_before_its_objects_are_checked() -> None:
     lines = lines_of(*HONEST)[1:]
     problem = verify_objects(lines, [], [])
     assert problem is not None
@@ -257,7 +257,9 @@ def test_objects_are_not_asked_about_a_ledger_that_is_broken() -> None:
         ({"ending": Ending(why=ClosureReason(reason=Closed.FAIL), deadline=T0)}, "ending is"),
     ],
 )
-def test_an_object_that_differs_is_named(changes: dict[str, object], said: str) -> None:
+def test_lease_object_that_differs_from_the_ledger_is_reported(
+    changes: dict[str, object], said: str
+) -> None:
     lines = lines_of(FACTS, OPEN)
     spare, first = (
         lease_to_wire(SPARE),
@@ -268,7 +270,7 @@ def test_an_object_that_differs_is_named(changes: dict[str, object], said: str) 
     assert said in problem.why
 
 
-def test_an_object_that_is_none_is_named() -> None:
+def test_malformed_object_is_reported() -> None:
     problem = verify_objects([], [{"metadata": {"name": "l"}}], [])
     assert problem is not None
     assert problem.record == "Lease object l"
@@ -277,7 +279,7 @@ def test_an_object_that_is_none_is_named() -> None:
     assert problem.record == "Resolution object r"
 
 
-def test_what_is_missing_is_named_unless_it_may_be() -> None:
+def test_missing_lease_object_is_reported_unless_pending_or_archived() -> None:
     lines = lines_of(FACTS, OPEN, at(3, closed=(closing(SPARE.name, T0),)))
     first = [lease_to_wire(FIRST)]
     missing = verify_objects(lines, first, [])
@@ -290,12 +292,12 @@ def test_what_is_missing_is_named_unless_it_may_be() -> None:
     charges = {SPARE.payer: Charges().with_leases([closed])}
     archived = Carried(seq=3, digest=str(lines[-1]["digest"]), charges=charges)
     assert verify_objects(lines, first, [], carried=archived) is None
-    assert verify_objects(lines, [], [], carried=archived) is not None, "one is open"
+    assert verify_objects(lines, [], [], carried=archived) is not None, "one missing lease is open"
     kept = Carried(seq=3, digest=archived.digest, kept=frozenset({SPARE.name}))
     assert verify_objects(lines, first, [], carried=kept) is not None
 
 
-def test_a_checkpoint_is_compared_with_what_it_stands_for() -> None:
+def test_checkpoint_is_compared_with_the_leases_it_summarizes() -> None:
     end = T0 + 5
     lines = lines_of(FACTS, OPEN, replace(at(3, closed=(closing(SPARE.name, end),)), instant=end))
     first, digest = [lease_to_wire(FIRST)], str(lines[-1]["digest"])
@@ -319,7 +321,7 @@ def test_a_checkpoint_is_compared_with_what_it_stands_for() -> None:
 
 
 def lottery_story(**changes: object) -> tuple[list[Wire], list[Wire]]:
-    """A resolution in batch 2, drawn from what batch 1 announced; lines and objects."""
+    """Return lines and objects of a resolution in batch 2, drawn from what batch 1 announced."""
     resolution = a_resolution()
     drawn = resolution.lottery
     assert drawn is not None
@@ -340,7 +342,7 @@ def lottery_story(**changes: object) -> tuple[list[Wire], list[Wire]]:
     return lines_of(announce, publish), [resolution_to_wire(made)]
 
 
-def test_a_resolution_that_follows_verifies() -> None:
+def test_resolution_that_follows_from_its_announcement_verifies() -> None:
     lines, objects = lottery_story()
     assert verify_objects(lines, [], objects) is None
     plain = msgspec.structs.replace(a_resolution(), lottery=None)
@@ -360,14 +362,14 @@ def test_a_resolution_that_follows_verifies() -> None:
         ({"seed": "00" * 32}, "seed"),
     ],
 )
-def test_a_forged_resolution_is_named(changes: dict[str, object], said: str) -> None:
+def test_forged_resolution_is_reported(changes: dict[str, object], said: str) -> None:
     lines, objects = lottery_story(**changes)
     problem = verify_objects(lines, [], objects)
     assert problem is not None
     assert said in problem.why
 
 
-def test_a_resolution_drawn_from_another_digest_is_named() -> None:
+def test_resolution_drawn_from_another_digest_is_reported() -> None:
     lines, objects = lottery_story()
     publish = lines[1]["batch"]
     assert isinstance(publish, dict)
@@ -388,7 +390,7 @@ def test_a_resolution_drawn_from_another_digest_is_named() -> None:
     assert "ledgerDigest" in problem.why
 
 
-def test_a_commitment_must_be_older_than_the_draw() -> None:
+def test_commitment_announced_in_the_batch_of_its_draw_is_refused() -> None:
     resolution = a_resolution()
     assert resolution.lottery is not None
     own = msgspec.structs.replace(
@@ -406,7 +408,7 @@ def test_a_commitment_must_be_older_than_the_draw() -> None:
     assert "after it was drawn" in problem.why
 
 
-def test_a_resolution_that_differs_or_is_missing_is_named() -> None:
+def test_resolution_object_that_differs_or_is_missing_is_reported() -> None:
     lines, objects = lottery_story()
     spec = objects[0]["spec"]
     assert isinstance(spec, dict)
@@ -421,7 +423,7 @@ def test_a_resolution_that_differs_or_is_missing_is_named() -> None:
     assert verify_objects(lines, [], [], materialised=1) is None
 
 
-def test_a_fold_keeps_the_pod_of_what_was_refinanced() -> None:
+def test_fold_keeps_the_pod_of_a_refinanced_lease() -> None:
     fold = Fold()
     for line in lines_of(*HONEST):
         fold.step(line)
@@ -429,7 +431,7 @@ def test_a_fold_keeps_the_pod_of_what_was_refinanced() -> None:
     assert lease.pod == FILLER.pod != ""
 
 
-def test_an_object_that_is_behind_is_not_a_disagreement_while_its_batch_is_materialised() -> None:
+def test_outdated_object_is_accepted_until_its_batch_is_materialised() -> None:
     lines = lines_of(FACTS, OPEN, at(3, closed=(closing(SPARE.name, T0),)))
     behind = [lease_to_wire(FIRST), lease_to_wire(SPARE)]
     assert verify_objects(lines, behind, [], materialised=2) is None
@@ -438,7 +440,7 @@ def test_an_object_that_is_behind_is_not_a_disagreement_while_its_batch_is_mater
     assert problem.record == f"Lease {SPARE.name}"
 
 
-def test_a_batch_that_is_nested_too_deep_is_named() -> None:
+def test_too_deeply_nested_batch_is_reported() -> None:
     nested: Wire = {}
     for _ in range(100_000):
         nested = {"batch": nested}
@@ -447,7 +449,7 @@ def test_a_batch_that_is_nested_too_deep_is_named() -> None:
     assert (problem.record, problem.why) == ("batch", "is nested too deep")
 
 
-def test_a_resolution_that_has_two_objects_is_named() -> None:
+def test_resolution_with_two_objects_is_reported() -> None:
     lines, objects = lottery_story()
     problem = verify_objects(lines, [], [*objects, *objects])
     assert problem is not None
@@ -455,7 +457,7 @@ def test_a_resolution_that_has_two_objects_is_named() -> None:
 
 
 @pytest.mark.parametrize("began", [T0, T0 + 2])
-def test_a_pod_begins_after_its_leases_start_and_not_after_its_end(began: int) -> None:
+def test_began_outside_of_the_leases_interval_is_reported(began: int) -> None:
     over = msgspec.structs.replace(closing(FIRST.name, T0 + 1), began=began)
     wrong = verify_lines(lines_of(FACTS, OPEN, at(3, closed=(over,))))
     assert wrong is not None
@@ -465,7 +467,7 @@ def test_a_pod_begins_after_its_leases_start_and_not_after_its_end(began: int) -
 
 
 @pytest.mark.parametrize(("began", "saved"), [(None, T0), (T0 + 1, T0 + 1), (None, T0 + 3)])
-def test_what_is_saved_lies_between_begin_and_end(began: int | None, saved: int) -> None:
+def test_saved_outside_of_begin_and_end_is_reported(began: int | None, saved: int) -> None:
     over = closing(FIRST.name, T0 + 2, "NodeFailure")
     wrong = msgspec.structs.replace(over, began=began, saved=saved)
     found = verify_lines(lines_of(FACTS, OPEN, at(3, opened=(FILLER,)), at(4, closed=(wrong,))))

@@ -52,8 +52,8 @@ BAD: tuple[tuple[str, bytes, int, str], ...] = (
     ("not UTF-8", b"a: 1\nb: \xff\n", 2, "not UTF-8"),
     ("a control character", b"a: 1\nb: \x01\n", 2, ""),
     ("a lone surrogate", b'a: "\\ud800"\n', 1, ""),
-    ("a bomb", BOMB.encode(), 1, "too much repeated by aliases"),
-    ("itself", b"&a [*a]\n", 1, ""),
+    ("an alias bomb", BOMB.encode(), 1, "too much repeated by aliases"),
+    ("an alias of itself", b"&a [*a]\n", 1, ""),
     ("an unknown alias", b"a: *x\n", 1, ""),
     ("very deep", b"[" * 100_000, 1, "nested too deep"),
     ("deep by indentation", "".join(f"{' ' * n}a:\n" for n in range(70)).encode(), 65, "too deep"),
@@ -68,7 +68,7 @@ def test_plain_data_is_read(text: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize(("raw", "line", "said"), [row[1:] for row in BAD], ids=[r[0] for r in BAD])
-def test_a_bad_file_says_where(raw: bytes, line: int, said: str) -> None:
+def test_bad_file_is_reported_with_its_line(raw: bytes, line: int, said: str) -> None:
     with pytest.raises(BadFile) as caught:
         parse_documents(raw, "x.yaml")
 
@@ -77,7 +77,7 @@ def test_a_bad_file_says_where(raw: bytes, line: int, said: str) -> None:
     assert str(caught.value).startswith(f"x.yaml:{line}: ")
 
 
-def test_documents_know_their_lines() -> None:
+def test_document_finds_the_line_of_each_path() -> None:
     text = "a:\n  b:\n    - c: 1\n    - c: 2\n---\n\nx: 1\n'fabric.domain': 2\n"
     first, second = parse_documents(text, "x.yaml")
 
@@ -88,7 +88,7 @@ def test_documents_know_their_lines() -> None:
     assert second.line_of("[fabric.domain]") == 8
 
 
-def test_all_keys_written_twice_are_named() -> None:
+def test_every_duplicate_key_is_reported() -> None:
     with pytest.raises(BadFile) as caught:
         parse_documents("a: 1\na: 2\nb: {c: 1, c: 2}\n", "x.yaml")
 
@@ -98,7 +98,7 @@ def test_all_keys_written_twice_are_named() -> None:
     ]
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = tmp_path / "large.yaml"
     large.write_text("a: 1234567890\n", encoding="utf-8")
     monkeypatch.setattr(yamlfile, "FILE_BYTES_MAX", 8)
@@ -122,7 +122,7 @@ def test_a_text_with_lone_surrogates_is_refused() -> None:
 
 
 @given(raw=st.binary(max_size=60) | st.text(alphabet="ab:-[]{}&*!'\"\n \t#|>1.", max_size=60))
-def test_no_bytes_raise_anything_else(raw: bytes | str) -> None:
+def test_arbitrary_bytes_yield_documents_or_mistakes(raw: bytes | str) -> None:
     mistakes: list[Mistake] = []
     documents: list[Document] = []
     try:

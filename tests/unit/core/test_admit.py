@@ -1,4 +1,4 @@
-"""admit: funded and placed together, over several locations, with CPU, taints and holds."""
+"""admit: funding and placement together, over several locations, with CPU, taints and holds."""
 
 from msgspec.structs import replace
 from tests.properties.worlds import (
@@ -31,7 +31,7 @@ def nodes_of(found: Admitted | Refused) -> list[str]:
     return [each.node for each in found.packed.places]
 
 
-def test_groups_in_several_locations_leave_each_other_cpu() -> None:
+def test_groups_use_several_locations_when_each_has_cpu_for_only_one() -> None:
     """Each node has GPUs for two pods and CPU for one."""
     nodes = [replace(a_node(f"n{c}", cluster=c), cpu_milli=1500) for c in "cd"]
     run = a_run("r", groups=2)
@@ -39,7 +39,7 @@ def test_groups_in_several_locations_leave_each_other_cpu() -> None:
     assert sorted(nodes_of(answer(a_world(nodes, [a_budget("t")]), run))) == ["nc", "nd"]
 
 
-def test_cpu_memory_and_the_pod_count_limit_a_node_as_gpus_do() -> None:
+def test_node_short_of_cpu_memory_or_pods_is_not_used() -> None:
     small = a_node("n0")
     run = a_run("r", groups=2)
     for node, spec in (
@@ -54,7 +54,7 @@ def test_cpu_memory_and_the_pod_count_limit_a_node_as_gpus_do() -> None:
         assert nodes_of(answer(a_world([node, wide], [a_budget("t")]), asking)) == ["n1", "n1"]
 
 
-def test_a_taint_keeps_out_whoever_does_not_tolerate_it() -> None:
+def test_tainted_node_accepts_only_runs_that_tolerate_the_taint() -> None:
     tainted = replace(a_node("n0"), taints=(TAINT,))
     run = a_run("r")
     refused = answer(a_world([tainted], [a_budget("t")]), run)
@@ -69,10 +69,10 @@ def test_a_taint_keeps_out_whoever_does_not_tolerate_it() -> None:
     held = answer(a_world([tainted], [a_budget("t")]), tolerant, calendar)
     assert isinstance(held, Refused)
     world.fleet.tolerate(())
-    assert world.fleet.nodes["n0"].free == 0, "what one tolerates is not there for the next"
+    assert world.fleet.nodes["n0"].free == 0, "a toleration must not apply to the next run"
 
 
-def test_what_is_free_but_held_is_said_to_be_held() -> None:
+def test_free_but_held_gpus_are_refused_as_held() -> None:
     calendar = Calendar()
     calendar.enter("ahead", [Entry(uid="ahead", node="n0", gpus=8, start=NOW)])
     refused = answer(a_world([a_node("n0")], [a_budget("t")]), a_run("r"), calendar)
@@ -81,7 +81,7 @@ def test_what_is_free_but_held_is_said_to_be_held() -> None:
     assert refused.asked == 4
 
 
-def test_a_group_that_nobody_pays_for_stops_the_whole() -> None:
+def test_location_without_payer_refuses_run_for_other_reason_than_money() -> None:
     nodes = [a_node(f"n{c}", cluster=c, gpus=4) for c in "cd"]
     only_c = replace(an_envelope("n/t/e", "t", 8), cluster="c")
     refused = answer(a_world(nodes, [a_budget("t", only_c)]), a_run("r", groups=2))
@@ -89,8 +89,8 @@ def test_a_group_that_nobody_pays_for_stops_the_whole() -> None:
     assert not refused.reason.is_about_money
 
 
-def test_among_equals_the_place_with_less_left_over_is_taken() -> None:
-    """No single domain holds both groups; of two places that do, the tighter one wins."""
+def test_tightest_location_is_chosen_when_no_single_domain_fits() -> None:
+    """No single domain holds both groups; of two locations that do, the tighter one wins."""
     rows = (("c", "a", 8), ("c", "b", 8), ("d", "a", 4), ("d", "b", 4))
     nodes = [a_node(f"{c}{f}", f, cluster=c, gpus=gpus) for c, f, gpus in rows]
     world = a_world(nodes, [a_budget("t")])
@@ -102,7 +102,7 @@ def test_among_equals_the_place_with_less_left_over_is_taken() -> None:
     assert sorted(nodes_of(answer(world, run))) == ["da", "db"]
 
 
-def test_a_flavor_that_no_node_has_is_said() -> None:
+def test_flavor_that_no_node_has_is_refused_as_no_such_flavor() -> None:
     refused = answer(a_world([], [a_budget("t")]), a_run("r"))
     assert isinstance(refused, Refused)
     assert refused.reason is Refusal.NO_SUCH_FLAVOR

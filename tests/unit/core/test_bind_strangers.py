@@ -1,4 +1,4 @@
-"""Slots that a stranger is known to hold are dealt to nobody else."""
+"""Slots that a foreign pod is known to hold are assigned to no other pod."""
 
 from leasehold.core.facts import Node
 from leasehold.core.objects.pod import SLOTS, pod_from_wire
@@ -18,7 +18,7 @@ def place(gpus: int) -> PodPlace:
     return PodPlace(group=0, index=0, node="n0", gpus=gpus, spare=False)
 
 
-def stranger(*slots: int, version: int = 1, gpus: int | None = None) -> dict[str, object]:
+def foreign_pod(*slots: int, version: int = 1, gpus: int | None = None) -> dict[str, object]:
     held = len(slots) if gpus is None else gpus
     container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(held)}}}
     return {
@@ -38,38 +38,38 @@ def world() -> World:
     return found
 
 
-def test_the_lowest_slots_that_nobody_holds() -> None:
+def test_deal_slots_assigns_lowest_slots_that_no_foreign_pod_holds() -> None:
     here = world()
-    here.put_pod(pod_from_wire(stranger(0, 2)))
+    here.put_pod(pod_from_wire(foreign_pod(0, 2)))
     assert here.fleet.nodes["n0"].free == 2
     assert deal_slots(here.fleet, [place(2)])[place(2)] == (1, 3)
 
 
-def test_when_the_stranger_goes_its_slots_are_free_again() -> None:
+def test_foreign_pods_slots_are_free_after_update_or_removal() -> None:
     here = world()
-    here.put_pod(pod_from_wire(stranger(0, 2)))
-    here.put_pod(pod_from_wire(stranger(3, version=2)))
+    here.put_pod(pod_from_wire(foreign_pod(0, 2)))
+    here.put_pod(pod_from_wire(foreign_pod(3, version=2)))
     assert deal_slots(here.fleet, [place(3)])[place(3)] == (0, 1, 2)
     here.drop_pod("elsewhere/foreign")
     assert deal_slots(here.fleet, [place(4)])[place(4)] == (0, 1, 2, 3)
 
 
-def test_without_an_annotation_only_the_count_is_known() -> None:
+def test_foreign_pod_without_slot_annotation_reduces_only_free_count() -> None:
     here = world()
-    here.put_pod(pod_from_wire(stranger(gpus=2)))
+    here.put_pod(pod_from_wire(foreign_pod(gpus=2)))
     assert here.fleet.nodes["n0"].free == 2
     assert deal_slots(here.fleet, [place(2)])[place(2)] == (0, 1)
 
 
-def test_an_empty_fleet_has_no_strangers() -> None:
+def test_deal_slots_without_foreign_pods_assigns_lowest_slot() -> None:
     fleet = Fleet(WhatIf())
     fleet.put_node(node("n0", gpus=4))
     assert deal_slots(fleet, [place(1)])[place(1)] == (0,)
 
 
-def test_an_annotation_that_is_no_list_of_slots_says_nothing() -> None:
+def test_malformed_slot_annotation_is_ignored() -> None:
     for written in ("one", "0,,1", "-1", "99999", "٣"):
-        wire = stranger(gpus=1)
+        wire = foreign_pod(gpus=1)
         metadata = wire["metadata"]
         assert isinstance(metadata, dict)
         metadata["annotations"] = {SLOTS: written}

@@ -1,4 +1,4 @@
-"""What became of an attempt is the gravest of what became of its leases, in whatever order."""
+"""An attempt's outcome is the gravest closure of its leases, in whatever order they close."""
 
 from itertools import permutations
 
@@ -25,7 +25,10 @@ EXIT, REJECTED = Cause.EXIT, Cause.REJECTED
 
 
 def closed(index: int, said: str) -> Lease:
-    """`Fail/Exit@7` was decided in batch 7; without a batch in the one that closed it, 9."""
+    """Return a lease that closed as `said` describes.
+
+    `Fail/Exit@7` was decided in batch 7; without `@` it was decided in batch 9, which closed it.
+    """
     said, _, batch = said.partition("@")
     closure, _, cause = said.partition("/")
     role = Role.SPARE if closure.startswith("spare ") else Role.ACTIVE
@@ -39,7 +42,7 @@ def closed(index: int, said: str) -> Lease:
     return replace(lease, closed=done, ending=ending)
 
 
-# how each lease closed                                      the attempt's outcome, and whose fault
+# how each lease closed                                      the attempt's outcome and cause
 OUTCOMES = [
     (["Completed", "Completed"], (Closed.COMPLETED, None)),
     (["Completed", "Fail/Exit"], (Closed.FAIL, EXIT)),
@@ -64,7 +67,7 @@ OUTCOMES = [
 
 
 @pytest.mark.parametrize(("said", "outcome"), OUTCOMES, ids=[" ".join(row[0]) for row in OUTCOMES])
-def test_the_order_in_which_leases_close_does_not_matter(
+def test_attempt_outcome_does_not_depend_on_order_leases_close(
     said: list[str], outcome: tuple[Closed, Cause | None]
 ) -> None:
     leases = [closed(index, each) for index, each in enumerate(said)]
@@ -79,7 +82,7 @@ def test_the_order_in_which_leases_close_does_not_matter(
         assert (attempt.outcome, attempt.cause) == outcome
 
 
-def test_attempts_are_counted_by_how_they_ended() -> None:
+def test_book_counts_own_failures_and_rejections_in_a_row() -> None:
     book = Book()
     told = ("Fail/Exit", "Fail/Unstarted", "Fail/Rejected", "Fail/Rejected")
     for number, said in enumerate(told, start=1):
@@ -94,7 +97,7 @@ def test_attempts_are_counted_by_how_they_ended() -> None:
     assert book.started == NOW - HOUR
 
 
-def test_growing_is_a_resize_and_a_swap_is_not() -> None:
+def test_grow_sets_resized_at_and_swap_does_not() -> None:
     book = Book()
     start = a_lease(RUN, "n0", [0], batch=1, index=0, start=NOW)
     book.open(start, WHOLE)
@@ -107,22 +110,22 @@ def test_growing_is_a_resize_and_a_swap_is_not() -> None:
     assert (book.resized_at, book.swapped_at) == (NOW + 2, NOW + 2)
 
 
-def test_a_run_without_attempts_never_began() -> None:
+def test_run_without_attempts_has_no_start_and_no_end() -> None:
     book = Book()
     assert (book.attempt, book.started, book.ended_at) == (0, None, None)
     assert book.attempt_of(a_lease(RUN, "n0", [0], batch=1, index=0), WHOLE) is None
 
 
-def test_only_a_shrink_that_its_user_asked_for_is_a_resize() -> None:
+def test_only_shrink_requested_by_user_sets_resized_at() -> None:
     lease = a_lease(RUN, "n0", [0], batch=1, index=0)
     for reason, resized in (("Shrink", NOW), ("Shrink(n0)", None), ("Swap(n0)", None)):
         book = Book()
         ending = Ending(why=parse_why(reason), deadline=NOW, batch=2, at=NOW)
         book.mark(replace(lease, ending=ending), voluntary=True)
-        assert (book.resized_at, book.swapped_at) == (resized, NOW)  # each lets the others settle
+        assert (book.resized_at, book.swapped_at) == (resized, NOW)  # each restarts settling
 
 
-def test_a_closure_names_the_node_that_was_drained() -> None:
+def test_closure_reason_states_drained_node_or_seed() -> None:
     assert str(ClosureReason(reason=Closed.SWAP, detail="n0")) == "Swap(n0)"
     assert parse_why("Swap(n0)").drained_node == "n0"
     assert parse_why("Swap").drained_node == ""

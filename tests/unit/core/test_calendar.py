@@ -1,4 +1,4 @@
-"""The calendar: who respects which entries, and what they keep of a node."""
+"""The calendar: which runs respect which entries, and what the entries keep of a node."""
 
 import pytest
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
@@ -31,7 +31,7 @@ def of(*entries: Entry) -> Calendar:
     return calendar
 
 
-def test_what_is_entered_is_found_by_run_and_by_node_until_it_is_forgotten() -> None:
+def test_entries_are_found_by_run_and_node_until_forgotten() -> None:
     here, there = an_entry("a"), an_entry("a", node="n1")
     calendar = of(here, there, an_entry("b"))
     calendar.enter("a", claims=[a_claim("a")])
@@ -46,8 +46,8 @@ def test_what_is_entered_is_found_by_run_and_by_node_until_it_is_forgotten() -> 
     assert calendar.uids == {"b"}
 
 
-def test_changes_and_releases_are_counted_and_changed_nodes_named() -> None:
-    """Those who share answers ask again when these change."""
+def test_calendar_counts_changes_and_releases_and_lists_changed_nodes() -> None:
+    """Cached answers are computed again when these counters change."""
     calendar = of(an_entry("a"))
     assert (calendar.changes, calendar.releases, list(calendar.changed)) == (1, 0, ["n0"])
     calendar.changed.clear()
@@ -64,8 +64,8 @@ def test_a_run_respects_all_entries_but_its_own() -> None:
     assert calendar.entries_on("n1", "c") == []
 
 
-def test_a_kept_site_is_passed_by_runs_with_a_short_limit_alone() -> None:
-    """Q10: with a limit of at most `patience`."""
+def test_kept_site_may_be_passed_only_by_runs_with_a_short_limit() -> None:
+    """Q10: a limit is short if it is at most `patience`."""
     calendar = Calendar()
     calendar.enter("a", [an_entry("a")], [a_claim("a")], passable_by=HOUR)
     assert calendar.entries_on("n0", "b", HOUR) == []
@@ -78,10 +78,10 @@ def test_a_kept_site_is_passed_by_runs_with_a_short_limit_alone() -> None:
             assert len(world.accounts.claims_on(PAYER)) == claims
     calendar.forget("a")
     calendar.enter("a", [an_entry("a")])
-    assert len(calendar.entries_on("n0", "b", HOUR)) == 1, "what was passable is so no more"
+    assert len(calendar.entries_on("n0", "b", HOUR)) == 1, "the new entry is not passable"
 
 
-def test_the_money_of_others_is_respected_and_ones_own_is_not() -> None:
+def test_claims_of_other_runs_are_respected_and_own_claims_are_not() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     calendar = Calendar()
     for uid in ("a", "b"):
@@ -92,7 +92,7 @@ def test_the_money_of_others_is_respected_and_ones_own_is_not() -> None:
     assert world.accounts.claims_on(PAYER) == []
 
 
-def test_ends_are_those_of_entries_and_money_that_are_known_and_to_come() -> None:
+def test_calendar_ends_lists_known_future_ends_of_entries_and_claims() -> None:
     calendar = of(
         an_entry("a", end=NOW + HOUR),
         an_entry("b"),
@@ -102,7 +102,7 @@ def test_ends_are_those_of_entries_and_money_that_are_known_and_to_come() -> Non
     assert [at for at in calendar.ends if at > NOW] == [NOW + MINUTE, NOW + HOUR]
 
 
-def test_the_last_start_that_an_envelope_pays_for() -> None:
+def test_last_start_is_latest_start_of_claims_on_envelope() -> None:
     calendar = Calendar()
     assert calendar.last_start(PAYER) == 0
     calendar.enter("a", claims=[a_claim("a", start=NOW + HOUR), a_claim("a", start=NOW + 2)])
@@ -111,7 +111,7 @@ def test_the_last_start_that_an_envelope_pays_for() -> None:
     assert calendar.last_start(PAYER) == 0
 
 
-def test_a_part_of_it_is_in_the_order_of_the_whole() -> None:
+def test_calendar_of_some_runs_keeps_order_of_whole_calendar() -> None:
     calendar = of(*(an_entry(uid) for uid in ("first", "second", "third")))
     calendar.enter("third", claims=[a_claim("third")], passable_by=HOUR)
     part = calendar.only(["third", "first"])
@@ -120,7 +120,7 @@ def test_a_part_of_it_is_in_the_order_of_the_whole() -> None:
     assert [each.uid for each in part.entries_on("n0", "", HOUR)] == ["first"]
 
 
-def test_the_group_of_a_sweep_has_entries_of_its_own_that_are_its_runs() -> None:
+def test_uid_beside_differs_by_group_and_maps_back_to_its_run() -> None:
     assert uid_of_run(uid_beside("u", 3)) == "u"
     assert uid_of_run("u") == "u"
     assert uid_beside("u", 3) != uid_beside("u", 4)
@@ -136,7 +136,7 @@ def a_busy_node() -> World:
     return world
 
 
-# entries: GPUs, from, until (hours); a run from now on for so many hours; GPUs that it must leave
+# entries: GPUs, start, end (hours); how many hours a run takes from now; GPUs that it must leave
 MISSED = [
     ([(2, 0, 5)], 1, 2),
     ([(2, 2, 5)], 1, 0),  # over before it begins
@@ -144,15 +144,15 @@ MISSED = [
     ([(3, 2, 5)], 3, 0),  # by then three more are free
     ([(4, 2, 5)], 3, 1),
     ([(6, 2, None)], None, 3),
-    ([(2, 0, 1), (2, 1, 5)], 3, 2),  # one after the other; the second on what comes free
+    ([(2, 0, 1), (2, 1, 5)], 3, 2),  # one after the other; the second uses GPUs that come free
     ([(2, 0, 1), (6, 1, 5)], 3, 3),
     ([(2, 0, 3), (3, 2, 5)], 4, 2),
-    ([(1, -2, 0)], None, 0),  # gone
+    ([(1, -2, 0)], None, 0),  # over
 ]
 
 
 @pytest.mark.parametrize(("rows", "hours", "expected"), MISSED)
-def test_what_entries_keep_of_the_gpus_that_are_free_now(
+def test_missed_by_counts_free_gpus_that_entries_keep(
     rows: list[tuple[int, int, int | None]], hours: int | None, expected: int
 ) -> None:
     entries = [
@@ -169,7 +169,7 @@ def test_what_entries_keep_of_the_gpus_that_are_free_now(
     assert missed_by(world, "n0", entries, start=NOW, end=end, gone=()) == expected
 
 
-def test_a_lease_that_is_given_back_already_comes_free_no_more() -> None:
+def test_lease_already_given_back_does_not_count_as_coming_free() -> None:
     world = a_busy_node()
     entries = [an_entry("u", 4, start=NOW + 2 * HOUR)]
     found = [
@@ -179,9 +179,11 @@ def test_a_lease_that_is_given_back_already_comes_free_no_more() -> None:
     assert found == [1, 4]
 
 
-def test_what_is_kept_is_counted_again_when_a_lease_ends_in_a_what_if() -> None:
-    """Four GPUs are wanted in two hours, for which those that end by then count. If they end now,
-    they are free, and wanted."""
+def test_kept_gpus_are_recounted_when_lease_ends_in_a_what_if() -> None:
+    """The entry ahead needs four GPUs in two hours, and leases that end by then count towards them.
+
+    If such a lease ends now, its GPUs are free, but the entry needs them.
+    """
     world = a_busy_node()
     run = a_run("r")
     world.put_run(run)

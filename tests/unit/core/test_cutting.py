@@ -1,4 +1,4 @@
-"""Where cutting is no answer, and which spare takes over from which pod."""
+"""Preemption that would not help, bundles and overdrafts; which spare replaces a lost pod."""
 
 from tests.properties.worlds import (
     NOW,
@@ -25,12 +25,14 @@ from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World
 
-OLD = NOW - 2 * HOUR  # so old that nothing protects it any more
+OLD = NOW - 2 * HOUR  # old enough not to be protected any more
 
 
 def a_full_world(runs: int, *, policy: Policy | None = None) -> World:
-    """A node of eight GPUs, so many of them held by runs of one GPU, each of its own owner, that
-    are protected no longer."""
+    """Return a node of eight GPUs with `runs` runs of one GPU.
+
+    Each run has its own owner and is no longer protected.
+    """
     owners = [f"t{index}" for index in range(runs)]
     world = a_world([a_node("n0")], [a_budget(each) for each in (*owners, "z")], policy=policy)
     for index, owner in enumerate(owners):
@@ -40,7 +42,7 @@ def a_full_world(runs: int, *, policy: Policy | None = None) -> World:
     return world
 
 
-def test_when_everybody_must_go_everybody_is_drawn_for_certain() -> None:
+def test_odds_are_100_percent_when_every_run_must_be_preempted() -> None:
     world = a_full_world(8, policy=Policy(odds_seeds=10))
     run = a_run("new", "z", group_gpus=8, pod_gpus=8)
     world.put_run(run)
@@ -51,7 +53,7 @@ def test_when_everybody_must_go_everybody_is_drawn_for_certain() -> None:
     assert found.odds == tuple((f"n/r{index}", 100) for index in range(8))
 
 
-def test_a_lost_pod_goes_to_the_first_spare_of_its_size() -> None:
+def test_lost_pod_is_swapped_to_the_first_spare_of_its_size() -> None:
     world = a_world([a_node("n0"), a_node("n1"), a_node("n2")], [a_budget("t")])
     run = a_run("r", group_gpus=4, spares=6)
     world.put_run(run)
@@ -65,8 +67,8 @@ def test_a_lost_pod_goes_to_the_first_spare_of_its_size() -> None:
     assert [(each.node, each.spares) for each in found] == [("n2", (large,))]
 
 
-def test_what_a_protected_run_can_give_up_once_is_not_counted_in_two_domains() -> None:
-    """It may lose one group of two, and each domain alone would fit with its group gone."""
+def test_group_that_protected_run_may_lose_counts_in_one_domain_only() -> None:
+    """The elastic run may lose one of two groups; with it gone, either domain alone would fit."""
     world = a_world([a_node("n0", "a"), a_node("n1", "b")], [a_budget(each) for each in "tuz"])
     elastic = a_run("elastic", groups=2, minimum=4)
     small = a_run("small", "u", group_gpus=2, pod_gpus=2)
@@ -85,8 +87,8 @@ def test_what_a_protected_run_can_give_up_once_is_not_counted_in_two_domains() -
     assert a_site(world, request, at=unprotected) is not None
 
 
-def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
-    """The site was planned when the run that is protected now was not there (R6)."""
+def test_nothing_is_preempted_when_preempting_everything_is_not_enough() -> None:
+    """The site was planned before the run that is now protected started (R6)."""
     world = a_full_world(8)
     run = a_run("new", "z", group_gpus=8, pod_gpus=8)
     world.put_run(run)
@@ -107,7 +109,7 @@ def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
 
 
 def a_sweep(groups: int, *, minimum: int | None = None) -> World:
-    """One node with so many groups of two GPUs, and one more of them on another node."""
+    """Return a sweep of `groups` groups of two GPUs: the last on n1, the others on n0."""
     world = a_world([a_node("n0", "a"), a_node("n1", "b")], [a_budget("t")])
     run = a_run("sweep", groups=groups, group_gpus=2, pod_gpus=2, minimum=minimum, gang=Gang.GROUP)
     world.put_run(run)
@@ -125,18 +127,18 @@ def bundles_on(world: World, node: str) -> list[tuple[int | None, int]]:
     return [(bundle.group, bundle.gpus) for pairs in found.values() for bundle, _ in pairs]
 
 
-def test_each_group_of_a_sweep_in_the_scope_is_a_bundle_above_its_minimum() -> None:
-    """Three groups; without a minimum of its own one of them is enough (R4)."""
+def test_sweep_above_minimum_has_one_bundle_per_group_in_scope() -> None:
+    """The sweep has three groups; without a minimum, one group is enough (R4)."""
     assert bundles_on(a_sweep(3), "n0") == [(0, 2), (1, 2)]
     assert bundles_on(a_sweep(3, minimum=4), "n0") == [(0, 2), (1, 2)]
 
 
-def test_a_sweep_at_its_minimum_is_one_bundle_wherever_its_groups_are() -> None:
+def test_sweep_at_minimum_is_one_bundle_wherever_its_groups_are() -> None:
     assert bundles_on(a_sweep(3, minimum=6), "n0") == [(None, 6)]
     assert bundles_on(a_sweep(1), "n1") == [(None, 2)]
 
 
-def test_an_overdraft_is_settled_at_the_cost_of_a_protected_run_too() -> None:
+def test_overdraft_preempts_even_a_protected_run() -> None:
     world = a_world([a_node("n0")], [a_budget("t", an_envelope("n/t/e", "t", 2))])
     run = a_run("young")
     world.put_run(run)

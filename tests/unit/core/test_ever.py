@@ -1,4 +1,4 @@
-"""Whether a run could start if nothing else ran (Q11). The question leaves no trace."""
+"""Whether a run could start if nothing else ran (Q11). The check changes nothing."""
 
 from msgspec.structs import replace
 from tests.properties.snapshots import snapshot
@@ -21,7 +21,10 @@ from leasehold.core.world.world import World
 
 
 def paid_by(*envelopes: Envelope, clusters: str = "c") -> World:
-    """Two nodes of eight GPUs in each cluster; `there` has four of them, and used four hours."""
+    """Return two nodes of eight GPUs per cluster, and a Budget of these envelopes.
+
+    The run `there` holds four GPUs and has used four GPU-hours.
+    """
     nodes = [a_node(f"{c}{index}", cluster=c) for c in clusters for index in range(2)]
     world = a_world(nodes, [a_budget("t", *envelopes)])
     there = a_run("there")
@@ -40,18 +43,18 @@ def envelope(gpus: int, **more: int | None) -> Envelope:
     return an_envelope("n/t/e", "t", gpus, **more)  # type: ignore[arg-type]
 
 
-def test_what_others_use_now_is_no_reason_for_ever() -> None:
+def test_never_paid_ignores_what_other_runs_use_now() -> None:
     assert never(paid_by(envelope(4)), a_run("r")) is None
 
 
-def test_a_cap_below_its_size_is_one_for_ever() -> None:
+def test_never_paid_refuses_run_larger_than_concurrency() -> None:
     refused = never(paid_by(envelope(7)), a_run("r", groups=2))
     assert refused is not None
     assert refused.reason is Refusal.CONCURRENCY
 
 
-def test_hours_that_are_used_do_not_come_back_and_committed_ones_do() -> None:
-    """Four of nine GPU-hours are used: an hour of four GPUs is paid for, not two."""
+def test_never_paid_counts_used_gpu_hours_but_not_committed_ones() -> None:
+    """Four of nine GPU-hours are used: the rest pays for four GPUs for one hour, not for two."""
     world = paid_by(envelope(8, max_gpu_ms=9 * HOUR))
     assert never(world, a_run("r", span=HOUR)) is None
     refused = never(world, a_run("r", span=2 * HOUR))
@@ -59,20 +62,20 @@ def test_hours_that_are_used_do_not_come_back_and_committed_ones_do() -> None:
     assert refused.reason is Refusal.GPU_HOURS
 
 
-def test_a_window_that_opens_may_pay() -> None:
+def test_never_paid_counts_future_windows_but_not_closed_ones() -> None:
     later = replace(envelope(8), start=NOW + HOUR)
     assert never(paid_by(later), a_run("r")) is None
     over = replace(envelope(8), end=NOW)
     assert never(paid_by(over), a_run("r")) is not None
 
 
-def test_the_groups_of_a_sweep_may_be_paid_for_one_after_the_other() -> None:
+def test_never_paid_funds_groups_of_a_sweep_one_after_another() -> None:
     assert never(paid_by(envelope(4)), a_run("r", groups=3, gang=Gang.GROUP)) is None
     assert never(paid_by(envelope(4)), a_run("r", groups=3)) is not None
     assert never(paid_by(envelope(3)), a_run("r", groups=3, gang=Gang.GROUP)) is not None
 
 
-def test_groups_in_two_locations_are_paid_for_by_what_pays_there() -> None:
+def test_groups_in_two_locations_are_funded_by_envelopes_of_each() -> None:
     """Each cluster holds four groups and has an envelope for three."""
     one, other = (
         replace(an_envelope(f"n/t/{cluster}", "t", 12), cluster=cluster) for cluster in "cd"
@@ -83,8 +86,8 @@ def test_groups_in_two_locations_are_paid_for_by_what_pays_there() -> None:
     assert never(world, a_run("r", groups=4, spread=False)) is not None
 
 
-def test_the_question_leaves_all_accounts_as_they_were() -> None:
-    """Also those of payers that never paid before."""
+def test_never_paid_leaves_all_accounts_unchanged() -> None:
+    """This includes the accounts of payers that never paid before."""
     world = paid_by(envelope(8, max_gpu_ms=9 * HOUR), an_envelope("n/t/f", "t", 8))
     before = snapshot(world, NOW)
     accounts = world.accounts
@@ -99,7 +102,7 @@ def test_the_question_leaves_all_accounts_as_they_were() -> None:
     assert not world.what_if.active
 
 
-def test_empty_accounts_keep_what_was_used_and_forget_what_is_open() -> None:
+def test_emptied_accounts_keep_used_hours_and_drop_open_leases() -> None:
     world = paid_by(envelope(8))
     empty = world.accounts.emptied(NOW)
     assert (empty.of("n/t/e").gpus, empty.of("n/t/e").used_ms(NOW)) == (0, 4 * HOUR)
@@ -110,7 +113,7 @@ def test_empty_accounts_keep_what_was_used_and_forget_what_is_open() -> None:
     assert world.accounts.of("n/t/e").used_ms(NOW + HOUR) == 4 * HOUR
 
 
-def test_what_is_busy_cordoned_or_silent_counts_as_a_node() -> None:
+def test_never_fits_counts_busy_cordoned_and_silent_nodes() -> None:
     world = paid_by(envelope(99))
     run = a_run("r", groups=4)
     world.put_node(replace(a_node("c1"), cordoned=True, ready=False))
@@ -121,7 +124,7 @@ def test_what_is_busy_cordoned_or_silent_counts_as_a_node() -> None:
     assert too_wide.reason.is_for_good
 
 
-def test_a_pod_that_no_node_can_take_is_said_first() -> None:
+def test_pod_too_large_for_any_node_is_reported_first() -> None:
     refused = never_fits(
         paid_by(envelope(99)), a_wish(paid_by(), a_run("r", group_gpus=9, pod_gpus=9))
     )
@@ -129,7 +132,7 @@ def test_a_pod_that_no_node_can_take_is_said_first() -> None:
     assert refused.reason is Refusal.POD_TOO_LARGE
 
 
-def test_which_locations_could_hold_it_empty() -> None:
+def test_could_hold_counts_groups_per_location_of_an_empty_fleet() -> None:
     world = paid_by(clusters="cd")
     world.put_node(a_node("d2", cluster="d"))
     both = {("r", "c"): 4, ("r", "d"): 6}

@@ -1,4 +1,4 @@
-"""fill: opportunistic runs on the spares of others, group by group if they must."""
+"""fill: opportunistic runs on the spares of other runs, group by group if necessary."""
 
 import pytest
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from leasehold.core.world.world import World
 
 
 def spares_on(*rows: tuple[str, str, int]) -> World:
-    """Nodes (name, fabric) full of a spare of so many GPUs, and money for eight."""
+    """Return nodes (name, fabric, GPUs), each full of one spare, and a Budget for eight GPUs."""
     world = a_world(
         [a_node(name, fabric, gpus=gpus) for name, fabric, gpus in rows],
         [a_budget("t"), a_budget("z", an_envelope("n/z/e", "z", 8))],
@@ -91,7 +91,7 @@ def test_a_node_without_room_for_another_pod_takes_no_filler() -> None:
     assert refused.reason is Refusal.CAPACITY
 
 
-def test_some_pods_find_free_gpus_and_others_the_lowest_slots_of_a_spare() -> None:
+def test_filler_pods_use_free_gpus_and_then_lowest_slots_of_a_spare() -> None:
     world = spares_on(A4)
     world.put_node(a_node("a1", "a", gpus=2))
     answer = filled(world, groups=1, gpus=2, pods=3)
@@ -100,8 +100,8 @@ def test_some_pods_find_free_gpus_and_others_the_lowest_slots_of_a_spare() -> No
     assert seats == [("a1", ()), ("a0", (0, 1)), ("a0", (2, 3))]
 
 
-def test_no_filler_is_placed_on_a_spare_that_a_plan_ahead_counts_on() -> None:
-    """It has 30 seconds to stop at its limit, and must have gone by then (F2, Q8)."""
+def test_no_filler_is_placed_on_a_spare_needed_by_a_plan_ahead() -> None:
+    """A filler has 30 s to stop at its limit, and must be gone when the plan begins (F2, Q8)."""
     world = spares_on(A4)
     ahead = Calendar()
     ahead.enter("ahead", [Entry(uid="ahead", node="a0", gpus=4, start=NOW + HOUR)])
@@ -112,7 +112,7 @@ def test_no_filler_is_placed_on_a_spare_that_a_plan_ahead_counts_on() -> None:
     assert isinstance(filled(world, groups=1, gpus=4, calendar=ahead, span=short + 1), Refused)
 
 
-def test_no_filler_is_placed_on_a_spare_that_goes() -> None:
+def test_no_filler_is_placed_on_a_spare_that_is_ending() -> None:
     world = spares_on(A4)
     world.fold_ending(
         "holder-1-0",

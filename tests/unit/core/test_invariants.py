@@ -1,4 +1,4 @@
-"""Each invariant has a world that breaks it, and only what was touched is looked at."""
+"""Each invariant has a world that breaks it; check_delta looks only at what was touched."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ LENDING = Lending(allow=True, to=("*",), max_concurrency=3, max_gpu_ms=20 * HOUR
 
 
 def a_plain_world() -> World:
-    """Eight GPUs of money, of which three may be lent, and a cap of six over two envelopes."""
+    """Return two envelopes of eight GPUs, of which three may be lent, and a cap of 14 over both."""
     e, f = (an_envelope(f"n/t/{name}", "t", 8, max_gpu_ms=400 * HOUR, lending=LENDING)
             for name in "ef")  # fmt: skip
     both = Aggregate(key="n/t/all", flavor="H", members=(e.key, f.key), max_concurrency=14)
@@ -47,14 +47,14 @@ def a_good_lease(world: World) -> Lease:
 
 
 def opened(world: World, *leases: Lease) -> list[str]:
-    """The rules that opening these leases breaks."""
+    """Return the rules that opening these leases breaks."""
     for lease in leases:
         world.fold_open(lease)
     return [each.rule for each in check_delta(world, Touched(opened=leases), NOW)]
 
 
 def variant(**changes: object) -> Callable[[World], list[Lease]]:
-    """The good lease and a second one like it but for these fields."""
+    """Return a function that makes the good lease and a second one with other `changes`."""
 
     def make(world: World) -> list[Lease]:
         good = a_good_lease(world)
@@ -86,18 +86,20 @@ BROKEN: list[tuple[str, Callable[[World], list[Lease]]]] = [
 
 @pytest.mark.parametrize(("rule", "leases"), BROKEN, ids=[f"{i} {r[0]}" for i, r in
                                                           enumerate(BROKEN)])  # fmt: skip
-def test_what_a_turn_breaks_is_named(rule: str, leases: Callable[[World], list[Lease]]) -> None:
+def test_check_delta_names_invariant_that_opened_leases_break(
+    rule: str, leases: Callable[[World], list[Lease]]
+) -> None:
     world = a_plain_world()
     assert rule in opened(world, *leases(world))
 
 
-def test_a_sound_start_breaks_nothing() -> None:
+def test_sound_start_breaks_no_invariant() -> None:
     world = a_plain_world()
     assert opened(world, a_good_lease(world)) == []
     assert check_all(world, NOW) == []
 
 
-def test_a_world_that_was_broken_before_is_not_this_turns_doing() -> None:
+def test_check_delta_ignores_violations_from_before_the_turn() -> None:
     world = a_plain_world()
     good = a_good_lease(world)
     opened(world, good, replace(good, name="r-1-1", slots=(3, 4), reason=Opened.GROW))
@@ -108,7 +110,7 @@ def test_a_world_that_was_broken_before_is_not_this_turns_doing() -> None:
 
 
 def ended(world: World, **fields: object) -> set[str]:
-    """The rules that a lease with these fields breaks once it has changed."""
+    """Return the rules that a lease breaks once it has changed to these fields."""
     lease = a_good_lease(world)
     world.fold_open(lease)
     changed = replace(lease, **fields)
@@ -128,11 +130,11 @@ SHRINK = Ending(why=ClosureReason(reason=Closed.SHRINK), deadline=NOW, batch=2, 
     ],
     ids=["late", "early", "another reason"],
 )
-def test_a_closure_that_cannot_be_is_named(fields: dict[str, object]) -> None:
+def test_impossible_closure_is_reported_as_unsound_lease(fields: dict[str, object]) -> None:
     assert ended(a_plain_world(), **fields) == {"INV-LEASE-SOUND"}
 
 
-def test_a_run_that_shrinks_below_its_minimum_is_named() -> None:
+def test_shrink_below_the_minimum_is_reported() -> None:
     world = a_plain_world()
     run = world.runs["uid-elastic"]
     for group in range(2):
@@ -143,7 +145,7 @@ def test_a_run_that_shrinks_below_its_minimum_is_named() -> None:
     assert "INV-SHRINK-KEEPS-MINIMUM" in {each.rule for each in violations}
 
 
-def test_a_swap_that_moves_the_bill_is_named() -> None:
+def test_swap_that_changes_the_payer_is_reported() -> None:
     world = a_plain_world()
     spare = replace(a_good_lease(world), role=Role.SPARE, pod="")
     world.fold_open(spare)
@@ -157,7 +159,7 @@ def test_a_swap_that_moves_the_bill_is_named() -> None:
     assert "INV-SWAP-KEEPS-PAYER" in {each.rule for each in check_all(world, NOW)}
 
 
-def test_a_lottery_that_does_not_replay_is_named() -> None:
+def test_lottery_that_does_not_replay_is_reported() -> None:
     world = a_plain_world()
     honest = a_resolution()
     world.fold_resolution(honest)
@@ -168,7 +170,7 @@ def test_a_lottery_that_does_not_replay_is_named() -> None:
     assert "INV-LOTTERY-REPLAYS" in {each.rule for each in check_all(world, NOW)}
 
 
-def test_an_index_that_drifted_is_named() -> None:
+def test_account_that_drifted_from_the_fold_is_reported() -> None:
     world = a_plain_world()
     world.fold_open(a_good_lease(world))
     world.accounts.add(a_good_lease(world), world.terms["r-1-0"])
@@ -176,14 +178,14 @@ def test_an_index_that_drifted_is_named() -> None:
     assert any(each.startswith("INV-WORLD-IS-ITS-FOLD account n/t/e") for each in found)
 
 
-def test_leases_of_a_run_that_is_gone_are_not_judged_by_its_spec() -> None:
+def test_leases_of_a_deleted_run_are_not_checked_against_its_spec() -> None:
     world = a_plain_world()
     lone = replace(a_good_lease(world), uid="uid-gone", run="gone", slots=(0,))
     assert opened(world, lone) == []
     assert check_all(world, NOW) == []
 
 
-def test_a_group_is_not_torn_apart_by_a_node_that_has_gone() -> None:
+def test_group_is_not_reported_as_split_when_a_node_is_gone() -> None:
     world = a_plain_world()
     good = a_good_lease(world)
     for lease in (good, replace(good, name="r-1-1", node="n1", slots=(0,), index=1, pod="p")):

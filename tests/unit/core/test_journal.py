@@ -1,4 +1,4 @@
-"""What the queue learns of changes between two walks."""
+"""What the journal reports as changed between two passes of the queue."""
 
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
@@ -17,13 +17,13 @@ def _world() -> World:
     return world
 
 
-def test_a_new_world_has_changed_as_a_whole() -> None:
+def test_journal_of_a_new_world_reports_everything_as_changed() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     assert world.journal.take(NOW).is_all
     assert world.journal.is_empty
 
 
-def test_a_lease_that_ends_changes_its_node_and_its_payer() -> None:
+def test_closed_lease_changes_its_node_and_payer() -> None:
     world = _world()
     name = next(name for name, lease in world.leases.items() if lease.node == "n1")
     payer = world.leases[name].payer
@@ -32,13 +32,13 @@ def test_a_lease_that_ends_changes_its_node_and_its_payer() -> None:
     assert (changes.nodes, changes.payers, changes.is_all) == ({"n1"}, {payer}, False)
 
 
-def test_a_known_end_that_passes_changes_its_node() -> None:
+def test_passing_a_known_end_changes_the_node() -> None:
     world = _world()
     assert world.journal.take(NOW + HOUR - 1).nodes == frozenset()
     assert world.journal.take(NOW + HOUR).nodes == {"n0"}
 
 
-def test_a_lease_that_must_end_has_another_known_end() -> None:
+def test_ending_mark_changes_node_now_and_at_its_deadline() -> None:
     world = _world()
     name = next(name for name, lease in world.leases.items() if lease.node == "n1")
     why = ClosureReason(reason=Closed.SHRINK)
@@ -47,7 +47,7 @@ def test_a_lease_that_must_end_has_another_known_end() -> None:
     assert world.journal.take(NOW + MINUTE).nodes == {"n1"}
 
 
-def test_a_node_or_a_budget_that_changes_changes_everything() -> None:
+def test_changed_node_or_budget_changes_everything() -> None:
     world = _world()
     world.put_node(a_node("n2"))
     assert world.journal.take(NOW).is_all

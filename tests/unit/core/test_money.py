@@ -1,4 +1,4 @@
-"""Corners of the money: loans both ways, caps that were lowered, owners in a circle."""
+"""Corner cases of funding: loans both ways, caps that were lowered, owners in a parent cycle."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ from leasehold.core.world.tree import Tree
 TO_ALL = Lending(allow=True, to=("*",))
 
 
-def test_who_borrows_from_its_debtor_is_told_that_loans_both_ways_are_off() -> None:
+def test_loan_from_own_debtor_is_refused_as_reciprocal() -> None:
     lender = an_envelope("n/y/e", "y", 8, lending=TO_ALL)
     other = replace(an_envelope("n/x/e", "x", 8, lending=TO_ALL), flavor="G")
     world = a_world(
@@ -42,14 +42,14 @@ def test_who_borrows_from_its_debtor_is_told_that_loans_both_ways_are_off() -> N
     assert refused.remedy == "y borrows from x already, and loans both ways are off"
 
 
-def test_only_as_many_limited_leases_as_a_lowered_cap_is_short_of_are_too_much() -> None:
+def test_excess_of_lowered_gpu_hour_cap_is_only_what_the_cap_lacks() -> None:
     def budget(hours: int) -> Budget:
         return a_budget("t", an_envelope("n/t/e", "t", 16, max_gpu_ms=hours * HOUR))
 
     world = a_world([a_node("n0")], [budget(100)])
     run = a_run("r", groups=2, span=10 * HOUR)
     world.put_run(run)
-    for index in range(2):  # each may use 40 GPU-hours in all, and has used 4
+    for index in range(2):  # each may use 40 GPU-hours in total and has used 4
         slots = range(4 * index, 4 * index + 4)
         world.fold_open(a_lease(run, "n0", slots, batch=1, index=index, group=index))
     world.head = replace(world.head, seq=1)
@@ -60,14 +60,14 @@ def test_only_as_many_limited_leases_as_a_lowered_cap_is_short_of_are_too_much()
     assert len(found.leases) == 2
 
 
-def test_owners_in_a_circle_are_each_others_ancestors_once() -> None:
+def test_owners_in_a_parent_cycle_are_ancestors_only_once() -> None:
     circle = [Budget(namespace="n", name=name, owner=name, parents=(above,))
               for name, above in (("a", "b"), ("b", "c"), ("c", "a"))]  # fmt: skip
     assert Tree(circle).ancestors("a") == (("b",), ("c",))
 
 
-def test_walk_over_envelopes_under_many_caps_sums_up_each_cap_once() -> None:
-    """Each envelope summed up every cap anew: 256 under 256 caps made a decision of a minute."""
+def test_cover_with_many_caps_sums_up_each_cap_once() -> None:
+    """Summing up each cap again for every envelope took a minute with 256 envelopes and caps."""
     envelopes = [an_envelope(f"n/t/e{index}", "t", 1) for index in range(64)]
     keys = tuple(each.key for each in envelopes)
     caps = tuple(

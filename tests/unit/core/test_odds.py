@@ -1,4 +1,4 @@
-"""Odds of a large lottery are drawn from many seeds, when somebody allows it."""
+"""Odds of a large lottery are sampled with many seeds, if the caller allows sampling."""
 
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_site, a_wish, a_world
 
@@ -13,7 +13,7 @@ POLICY = Policy(odds_seeds=400)
 
 
 def a_world_of_equals() -> World:
-    """Eight runs of one GPU on one node, each of its own owner; one of them must go."""
+    """Return eight runs of one GPU on one node, each of its own owner; one must be preempted."""
     owners = [f"t{index}" for index in range(RUNS)]
     world = a_world([a_node("n0")], [a_budget(each) for each in (*owners, "z")], policy=POLICY)
     for index, owner in enumerate(owners):
@@ -32,7 +32,7 @@ def seen(world: World, *, allowed: bool) -> Preview:
     return preview(world, request, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: allowed)
 
 
-def test_sampled_odds_are_near_the_true_ones_and_add_up() -> None:
+def test_sampled_odds_are_near_the_true_odds_and_add_up() -> None:
     odds = seen(a_world_of_equals(), allowed=True).odds
     assert odds is not None
     assert [run for run, _ in odds] == [f"n/r{index}" for index in range(RUNS)]
@@ -45,7 +45,7 @@ def test_sampling_twice_gives_the_same_odds() -> None:
     assert first == second
 
 
-def test_odds_that_are_too_dear_are_left_open() -> None:
+def test_odds_are_unknown_when_sampling_is_not_allowed() -> None:
     found = seen(a_world_of_equals(), allowed=False)
     assert found.odds is None
     assert found.left_to_lottery == 1

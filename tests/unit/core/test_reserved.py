@@ -1,4 +1,4 @@
-"""Where a run or its spares may lie for another reason than room: other schedulers, volumes."""
+"""Limits other than room on where a run or its spares may be placed: reserved nodes, volumes."""
 
 import pytest
 from msgspec.structs import replace
@@ -17,13 +17,13 @@ SHARED = Policy(spares_on_reserved=True)
 
 
 def a_fleet(reserved: str, count: int = 3) -> list[Node]:
-    """n0, n1 …, of eight GPUs; those that are named by their digits keep others away."""
+    """Return nodes n0, n1, … of eight GPUs; those whose digit is in `reserved` are reserved."""
     names = [f"n{number}" for number in range(count)]
     return [replace(a_node(name), is_reserved=name[1:] in reserved) for name in names]
 
 
 def with_spares(groups: int = 1) -> Run:
-    """Groups of one pod of eight GPUs and a spare for it."""
+    """Return a run whose groups have one pod of eight GPUs and a spare for it."""
     return a_run("r", groups=groups, group_gpus=8, pod_gpus=8, spares=8)
 
 
@@ -32,7 +32,7 @@ def world_of(nodes: list[Node], policy: Policy = SHARED) -> World:
 
 
 def places(world: World, run: Run) -> tuple[list[str], list[str]] | Refused:
-    """The nodes of its pods, and those of its spares."""
+    """Return the nodes of the run's pods and those of its spares, or the refusal."""
     world.put_run(run)
     found = admit(world, a_wish(world, run), Calendar(), start=NOW, now=NOW)
     if isinstance(found, Refused):
@@ -42,7 +42,7 @@ def places(world: World, run: Run) -> tuple[list[str], list[str]] | Refused:
     return pods, [each.node for each in found.packed.places if each.spare]
 
 
-def test_our_own_taint_keeps_no_pod_of_ours_away() -> None:
+def test_leasehold_taint_does_not_exclude_leasehold_pods() -> None:
     for node in a_fleet("012"):
         read = node_from_wire(node_to_wire(node, labels=Labels()), labels=Labels())
         assert (read.is_reserved, read.taints) == (True, ())
@@ -50,7 +50,7 @@ def test_our_own_taint_keeps_no_pod_of_ours_away() -> None:
     assert places(world, a_run("r")) == (["n0"], [])
 
 
-def test_another_taint_beside_it_does() -> None:
+def test_other_taint_on_reserved_node_excludes_leasehold_pods() -> None:
     wire = node_to_wire(a_fleet("0")[0], labels=Labels())
     taints = wire["spec"]["taints"]  # type: ignore[index]
     assert [each["key"] for each in taints] == [FLEET]
@@ -61,8 +61,8 @@ def test_another_taint_beside_it_does() -> None:
 
 
 @pytest.mark.parametrize("reserved", ["0", "1", "2"])
-def test_a_spare_lies_where_nobody_else_takes_it(reserved: str) -> None:
-    """And its pod leaves that node to it, though it might lie there too."""
+def test_spare_is_placed_on_the_reserved_node(reserved: str) -> None:
+    """The pod leaves that node to the spare, even though the pod would fit there too."""
     found = places(world_of(a_fleet(reserved)), with_spares())
     assert not isinstance(found, Refused), found
     pods, spares = found
@@ -70,12 +70,14 @@ def test_a_spare_lies_where_nobody_else_takes_it(reserved: str) -> None:
     assert pods[0] != spares[0]
 
 
-def test_where_nobody_else_schedules_it_lies_anywhere() -> None:
+def test_spare_may_be_placed_anywhere_without_spares_on_reserved() -> None:
     assert not isinstance(places(world_of(a_fleet(""), Policy()), with_spares()), Refused)
 
 
 @pytest.mark.parametrize(("reserved", "groups"), [("", 1), ("0", 2)])
-def test_spares_without_a_place_are_told_so(reserved: str, groups: int) -> None:
+def test_spares_without_enough_reserved_nodes_are_refused_for_good(
+    reserved: str, groups: int
+) -> None:
     world, run = world_of(a_fleet(reserved, count=6)), with_spares(groups)
     assert isinstance(places(world, run), Refused)
     found = never_fits(world, a_wish(world, run))
@@ -85,8 +87,8 @@ def test_spares_without_a_place_are_told_so(reserved: str, groups: int) -> None:
     assert FLEET in found.remedy
 
 
-def test_spares_whose_places_are_taken_wait() -> None:
-    """Somebody else's pods are on the only node for them."""
+def test_spares_wait_while_their_reserved_node_is_occupied() -> None:
+    """Foreign pods are on the only node for spares."""
     world, run = world_of(a_fleet("0")), with_spares()
     occupy(world, "n0", 4)
     found = places(world, run)
@@ -102,11 +104,11 @@ def with_volumes(*nodes: str) -> Run:
     return replace(run, spec=replace(run.spec, nodes=frozenset(nodes)))
 
 
-def test_a_pod_lies_where_its_volumes_can_be_reached() -> None:
+def test_pod_is_placed_where_its_volumes_can_be_reached() -> None:
     assert places(world_of(a_fleet("")), with_volumes("n2")) == (["n2"], [])
 
 
-def test_who_cannot_reach_its_volumes_waits_and_is_told() -> None:
+def test_run_waits_while_nodes_that_reach_its_volumes_are_full() -> None:
     world = world_of(a_fleet(""))
     occupy(world, "n2", 4)
     found = places(world, with_volumes("n2", "elsewhere"))

@@ -1,4 +1,4 @@
-"""The site of a start by cuts: the place with the least loss, its payers, and who is in the way."""
+"""The site of a start by preemption: the place with the least loss, its payers, and obstacles."""
 
 from msgspec.structs import replace
 from tests.properties.worlds import (
@@ -21,12 +21,12 @@ from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import World
 
-OLD = NOW - 2 * HOUR  # so old that nothing protects it any more
+OLD = NOW - 2 * HOUR  # old enough not to be protected any more
 OPEN = Policy(min_tenure=0)
 
 
 class Fleet:
-    """Nodes n0, n1 … of eight GPUs, by fabric, with runs of other owners."""
+    """Nodes n0, n1, … of eight GPUs in the given fabrics, with runs of other owners."""
 
     def __init__(self, fabrics: str, *, policy: Policy | None = None) -> None:
         nodes = [a_node(f"n{index}", fabric) for index, fabric in enumerate(fabrics)]
@@ -77,9 +77,11 @@ def a_beneficiary(groups: int = 1, gpus: int = 8, *, spread: bool = True) -> Run
     return a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus, spread=spread)
 
 
-def test_lottery_is_worse_than_shrinking_and_shrinking_than_spares() -> None:
-    """On a it costs a run, on b a group above the minimum, on c spares; on d the rest of a run
-    is protected."""
+def test_site_prefers_dropping_spares_to_shrinking_to_a_lottery() -> None:
+    """Domain a costs a run, b costs a group above the minimum, c costs spares.
+
+    On d the rest of the elastic run is protected.
+    """
     fleet = Fleet("abcd")
     fleet.fill("n0")
     elastic = a_run("elastic", "x", groups=2, group_gpus=8, pod_gpus=8, minimum=8)
@@ -94,7 +96,7 @@ def test_lottery_is_worse_than_shrinking_and_shrinking_than_spares() -> None:
     assert [(each.payer, each.gpus) for each in found.money] == [("n/z/e", 8)]
 
 
-def test_a_node_costs_what_is_not_free_there() -> None:
+def test_loss_of_a_node_is_only_what_is_not_free_there() -> None:
     fleet = Fleet("aa")
     fleet.fill("n0", gpus=6)
     fleet.fill("n1", gpus=5)
@@ -104,15 +106,15 @@ def test_a_node_costs_what_is_not_free_there() -> None:
     assert found.places == (("n1", 4),)
 
 
-def test_equal_losses_are_settled_by_name() -> None:
+def test_equal_losses_are_decided_by_name() -> None:
     fleet = Fleet("baa")
     for node in ("n0", "n1", "n2"):
         fleet.fill(node)
     assert fleet.places(a_beneficiary()) == (("n1", 8),)
 
 
-def test_groups_fill_places_one_after_the_other() -> None:
-    """What the first group takes is no place for the second."""
+def test_groups_of_one_run_do_not_share_a_place() -> None:
+    """GPUs that the first group takes are not available to the second."""
     fleet = Fleet("ab")
     fleet.fill("n0", gpus=4)
     fleet.fill("n1", gpus=6)
@@ -121,7 +123,7 @@ def test_groups_fill_places_one_after_the_other() -> None:
     assert fleet.places(a_beneficiary(5, 4)) is None
 
 
-def test_who_is_protected_is_in_the_way_until_it_is_not() -> None:
+def test_protected_run_blocks_site_until_its_protection_ends() -> None:
     fleet = Fleet("a")
     fleet.fill("n0", start=NOW - HOUR)
     assert fleet.places(a_beneficiary()) is None
@@ -129,7 +131,7 @@ def test_who_is_protected_is_in_the_way_until_it_is_not() -> None:
     assert fleet.places(a_beneficiary(), at=NOW + HOUR) == (("n0", 8),)
 
 
-def test_a_protected_run_may_be_shrunk_and_its_spares_dropped() -> None:
+def test_protected_run_may_be_shrunk_and_its_spares_dropped() -> None:
     fleet = Fleet("ab")
     elastic = a_run("elastic", "x", groups=2, group_gpus=4, pod_gpus=4, minimum=4)
     for group in range(2):
@@ -143,7 +145,7 @@ def test_a_protected_run_may_be_shrunk_and_its_spares_dropped() -> None:
     assert found.places == (("n0", 4), ("n1", 4))
 
 
-def test_a_filler_goes_with_its_spare_and_costs_nothing_more() -> None:
+def test_filler_on_a_dropped_spare_adds_no_loss() -> None:
     fleet = Fleet("a")
     holder = a_run("holder", "x", group_gpus=8, pod_gpus=8, spares=8)
     fleet.put(holder, "n0", 0, 8, role=Role.SPARE)
@@ -153,7 +155,7 @@ def test_a_filler_goes_with_its_spare_and_costs_nothing_more() -> None:
     assert found.losses == (("r/c/a", 0, 0, 8),)
 
 
-def test_what_is_ending_is_free_until_its_deadline_and_stays_after_it() -> None:
+def test_ending_lease_is_free_until_its_deadline_and_blocks_after_it() -> None:
     fleet = Fleet("a")
     run = fleet.fill("n0", start=NOW)
     [name] = fleet.world.open_by_run[run.uid]
@@ -169,7 +171,7 @@ def test_what_is_ending_is_free_until_its_deadline_and_stays_after_it() -> None:
     assert late is None
 
 
-def test_a_lease_that_ends_by_itself_before_costs_nothing() -> None:
+def test_lease_that_ends_by_itself_before_the_start_adds_no_loss() -> None:
     fleet = Fleet("a", policy=OPEN)
     run = a_run("short", "x", group_gpus=8, pod_gpus=8, span=3 * HOUR)
     fleet.put(run, "n0", 0, 8)
@@ -180,7 +182,7 @@ def test_a_lease_that_ends_by_itself_before_costs_nothing() -> None:
     assert (later.losses, sooner.losses) == ((("r/c/a", 0, 0, 0),), (("r/c/a", 8, 0, 0),))
 
 
-def test_other_peoples_pods_and_nodes_that_take_no_work_are_no_place() -> None:
+def test_site_avoids_foreign_pods_and_cordoned_nodes() -> None:
     fleet = Fleet("aa")
     occupy(fleet.world, "n0", 1)
     fleet.world.put_node(replace(a_node("n1", "a"), cordoned=True))
@@ -194,8 +196,8 @@ def an_entry(gpus: int, *, start: int) -> Calendar:
     return calendar
 
 
-def test_a_plan_ahead_is_no_place_also_if_it_begins_later() -> None:
-    """Without a limit the run would still be there."""
+def test_site_avoids_plan_ahead_even_if_the_plan_begins_later() -> None:
+    """Without a limit, the run would still be there when the plan begins."""
     fleet = Fleet("ab")
     fleet.fill("n0")
     fleet.fill("n1")
@@ -205,8 +207,8 @@ def test_a_plan_ahead_is_no_place_also_if_it_begins_later() -> None:
     assert fleet.places(short, an_entry(4, start=NOW + 9 * HOUR)) == (("n0", 8),)
 
 
-def test_payers_are_found_as_if_nobody_were_cut() -> None:
-    """The victim uses the money of the beneficiary's own envelope: that does not come back (Q5)."""
+def test_payers_are_found_as_if_nothing_were_preempted() -> None:
+    """The victim is paid by the beneficiary's own envelope, which is not counted as freed (Q5)."""
     fleet = Fleet("a")
     fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8)))
     run = a_run("victim", "z", group_gpus=8, pod_gpus=8)
@@ -215,10 +217,10 @@ def test_payers_are_found_as_if_nobody_were_cut() -> None:
     fleet.world.put_run(request.run)
     assert choose_site(fleet.world, request, Calendar(), at=NOW, now=NOW) is None
     returned = choose_site(fleet.world, request, Calendar(), at=NOW, now=NOW, returned=(name,))
-    assert returned is not None, "its family gives it back (O5)"
+    assert returned is not None, "the victim's family gives it back (O5)"
 
 
-def test_money_that_a_plan_ahead_has_pays_for_nobody_else() -> None:
+def test_budget_claimed_by_a_plan_ahead_does_not_pay_for_site() -> None:
     fleet = Fleet("a")
     fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8)))
     fleet.fill("n0")
@@ -231,8 +233,8 @@ def test_money_that_a_plan_ahead_has_pays_for_nobody_else() -> None:
     assert fleet.places(a_beneficiary(), calendar, at=NOW + HOUR) == (("n0", 8),)
 
 
-def test_the_payers_windows_stay_open_as_long_as_the_start_protects() -> None:
-    """Two hours, or twice its checkpoint (Q5)."""
+def test_payer_windows_must_stay_open_while_the_start_protects() -> None:
+    """A start protects for two hours, or for twice the run's checkpoint interval (Q5)."""
     fleet = Fleet("a")
     fleet.fill("n0")
     run = a_beneficiary()
@@ -246,7 +248,7 @@ def test_the_payers_windows_stay_open_as_long_as_the_start_protects() -> None:
     assert fleet.places(with_checkpoint) is not None
 
 
-def test_within_certain_domains_the_others_are_no_place() -> None:
+def test_site_within_given_domains_ignores_other_domains() -> None:
     fleet = Fleet("ab")
     fleet.fill("n0")
     found = fleet.site(a_beneficiary(), within="a")
@@ -254,7 +256,7 @@ def test_within_certain_domains_the_others_are_no_place() -> None:
     assert (found.domains, [each[0] for each in found.losses]) == (("r/c/a",), ["r/c/a"])
 
 
-def test_a_site_holds_as_long_as_its_gpus_can_be_had() -> None:
+def test_site_holds_only_while_its_gpus_can_be_freed() -> None:
     fleet = Fleet("a")
     fleet.fill("n0")
     run = a_beneficiary()
@@ -274,15 +276,15 @@ def test_a_site_holds_as_long_as_its_gpus_can_be_had() -> None:
     assert not holds(Calendar())
 
 
-def test_without_a_lottery_nobody_is_protected_from_waiting_for_its_end() -> None:
-    """With `Reclaim` and `Never` a site is kept until it comes free: all leases count (Q10)."""
+def test_without_a_lottery_site_may_include_protected_leases() -> None:
+    """With `Reclaim` and `Never`, a site is kept until it comes free, so all leases count (Q10)."""
     for cuts in (CutPolicy.RECLAIM, CutPolicy.NEVER):
         fleet = Fleet("a", policy=Policy(cuts=cuts))
         fleet.fill("n0", start=NOW)
         assert fleet.places(a_beneficiary()) == (("n0", 8),)
 
 
-def test_the_instants_at_which_protections_end() -> None:
+def test_protections_ending_lists_future_ends_of_protection() -> None:
     fleet = Fleet("abc")
     fleet.fill("n0", start=NOW - HOUR)
     fleet.fill("n1", start=NOW - 3 * HOUR)

@@ -1,4 +1,4 @@
-"""What a lottery draws from, draw after draw: bundles counted again (R4), and ownedLast (Q10)."""
+"""What a lottery draws from after each draw: recounted bundles (R4), and ownedLast (Q10)."""
 
 from msgspec.structs import replace
 from tests.unit.test_lottery import a_bundle, a_resolution
@@ -9,7 +9,7 @@ from leasehold.core.objects.resolution import resolution_from_wire, resolution_t
 from leasehold.core.resolutions import Bundle, Draw, Resolution, SweepWidth
 
 SEED = "5e" * 32
-SWEEP = SweepWidth(run="y/sweep", width=40, minimum=16, group=8)  # five groups; three may go
+SWEEP = SweepWidth(run="y/sweep", width=40, minimum=16, group=8)  # five groups; three may be cut
 GROUPS = [a_bundle(f"y/sweep#{group}") for group in range(5)]
 
 
@@ -18,7 +18,7 @@ def names(urn: Urn) -> dict[str, list[tuple[str, int]]]:
 
 
 def test_a_sweep_at_its_minimum_is_one_bundle() -> None:
-    """40 GPUs less three groups are 16, its minimum: what is left of it is drawn as a whole."""
+    """40 GPUs less three groups are 16, the minimum: the rest of the sweep is drawn as a whole."""
     urn = Urn({"y": GROUPS}, [SWEEP])
     urn.take("y", GROUPS[1])
     urn.take("y", GROUPS[4])
@@ -30,8 +30,8 @@ def test_a_sweep_at_its_minimum_is_one_bundle() -> None:
     assert names(urn) == {}
 
 
-def test_groups_outside_the_scope_count_for_the_width_alone() -> None:
-    """Two of five groups are in the scope: both may go before the sweep is at its minimum."""
+def test_groups_outside_the_scope_count_only_for_the_width() -> None:
+    """Two of five groups are in the scope: both may be drawn before the sweep is at its minimum."""
     urn = Urn({"y": GROUPS[:2]}, [SWEEP])
     urn.take("y", GROUPS[0])
     assert names(urn) == {"y": [("y/sweep#1", 8)]}
@@ -39,14 +39,14 @@ def test_groups_outside_the_scope_count_for_the_width_alone() -> None:
     assert names(urn) == {}
 
 
-def test_the_width_of_the_whole_includes_groups_outside_the_scope() -> None:
+def test_last_bundle_of_a_sweep_includes_groups_outside_the_scope() -> None:
     urn = Urn({"y": GROUPS[:4]}, [SWEEP])
     for each in GROUPS[:3]:
         urn.take("y", each)
     assert names(urn) == {"y": [("y/sweep", 16)]}
 
 
-def test_a_draw_counts_no_other_sweep_again() -> None:
+def test_draw_does_not_recount_other_sweeps() -> None:
     other = [a_bundle(f"y/other#{group}") for group in range(2)]
     widths = [SWEEP, SweepWidth(run="y/other", width=24, minimum=8, group=8)]
     urn = Urn({"y": [*GROUPS, *other], "z": [a_bundle("z/run")]}, widths)
@@ -59,7 +59,7 @@ def test_a_draw_counts_no_other_sweep_again() -> None:
 
 
 def test_without_widths_groups_are_drawn_one_by_one() -> None:
-    """So it was recorded before sweeps were counted again."""
+    """Lotteries were recorded like this before sweeps were recounted."""
     urn = Urn({"y": GROUPS})
     for each in GROUPS:
         urn.take("y", each)
@@ -70,7 +70,7 @@ def owned(name: str) -> Bundle:
     return replace(a_bundle(name), is_owned=True)
 
 
-def test_what_owners_pay_for_alone_is_drawn_last() -> None:
+def test_bundles_paid_only_by_their_owner_are_drawn_last() -> None:
     conflict = {"x": [owned("x/own")], "y": [owned("y/own"), a_bundle("y/shared")]}
     urn = Urn(conflict, owned_last=True)
     assert names(urn) == {"y": [("y/shared", 8)]}
@@ -79,7 +79,7 @@ def test_what_owners_pay_for_alone_is_drawn_last() -> None:
     assert names(Urn(conflict)) == {"x": [("x/own", 8)], "y": [("y/own", 8), ("y/shared", 8)]}
 
 
-def test_a_sweep_that_is_counted_again_is_owned_if_all_that_is_left_of_it_is() -> None:
+def test_recounted_sweep_is_owned_only_if_all_remaining_groups_are() -> None:
     shared, mine = a_bundle("y/sweep#0"), [owned(f"y/sweep#{group}") for group in range(1, 5)]
     urn = Urn({"x": [owned("x/own")], "y": [shared, *mine]}, [SWEEP], owned_last=True)
     for each in (shared, *mine[:2]):
@@ -91,7 +91,7 @@ def test_a_sweep_that_is_counted_again_is_owned_if_all_that_is_left_of_it_is() -
     assert names(borrowed) == {"y": [("y/sweep", 16)]}
 
 
-def test_a_copy_draws_on_as_the_urn_would_have() -> None:
+def test_copy_of_an_urn_draws_the_same_bundles_as_the_urn() -> None:
     urn = Urn({"y": GROUPS, "z": [a_bundle("z/run"), a_bundle("z/walk")]}, [SWEEP])
     urn.draw(SEED)
     before, copy = names(urn), urn.copy()
@@ -101,7 +101,7 @@ def test_a_copy_draws_on_as_the_urn_would_have() -> None:
 
 
 def a_sweep_resolution() -> Resolution:
-    """One that drew from five groups until nothing was left."""
+    """Return a resolution that drew from five groups until nothing was left."""
     made = a_resolution()
     assert made.lottery is not None
     urn, found = Urn({"y": GROUPS}, [SWEEP]), []
@@ -114,10 +114,10 @@ def a_sweep_resolution() -> Resolution:
     )
 
 
-def test_a_record_replays_with_the_widths_it_names() -> None:
+def test_resolution_replays_only_with_the_widths_it_records() -> None:
     made = a_sweep_resolution()
     assert made.lottery is not None
-    assert len(made.lottery.draws) == 4, "three groups, and what is left"
+    assert len(made.lottery.draws) == 4, "three groups, and the rest as one bundle"
     assert lottery.replay(made) == []
     forged = replace(made.lottery, sweeps=(replace(SWEEP, minimum=8),))
     [problem] = lottery.replay(replace(made, lottery=forged))
@@ -127,8 +127,8 @@ def test_a_record_replays_with_the_widths_it_names() -> None:
     assert problem.startswith("draws[3]")
 
 
-def test_a_record_without_widths_reads_back_and_replays_as_before() -> None:
-    """Ledgers that were written before have neither `sweeps` nor `ownedLast`."""
+def test_resolution_without_widths_reads_back_and_replays() -> None:
+    """Older ledgers have neither `sweeps` nor `ownedLast`."""
     wire = resolution_to_wire(a_resolution())
     assert not {"sweeps", "ownedLast"} & set(wire["spec"]["lottery"])  # type: ignore[index]
     read = resolution_from_wire(wire)
@@ -137,7 +137,7 @@ def test_a_record_without_widths_reads_back_and_replays_as_before() -> None:
     assert lottery.replay(read) == []
 
 
-def test_widths_and_owned_last_are_written_down_and_read_back() -> None:
+def test_widths_and_owned_last_are_written_and_read_back() -> None:
     made = a_sweep_resolution()
     assert made.lottery is not None
     mine = (("y", tuple(replace(each, is_owned=True) for each in made.lottery.conflict_set[0][1])),)

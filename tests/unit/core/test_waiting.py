@@ -1,4 +1,4 @@
-"""Since when a run waits, and which start ended its wait."""
+"""When a run's wait began, and which start ended it."""
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ ENDED = NOW - 3 * HOUR
 AGAIN = NOW - 2 * HOUR
 
 WITH, WITHOUT = 30 * MINUTE, None  # a checkpoint
-# how an attempt ended, by what cause, with a checkpoint or without, whether a new wait begins
+# how an attempt ended, its cause, with or without a checkpoint, whether a new wait begins
 ENDS = [
     (Closed.RANDOM_PREEMPT, None, WITH, True),
     (Closed.NODE_FAILURE, None, WITH, True),
@@ -67,7 +67,7 @@ class Story:
         return wait_of(self.world, self.run)
 
 
-def test_a_run_waits_since_its_submission_until_it_starts() -> None:
+def test_wait_lasts_from_submission_to_the_first_start() -> None:
     story = Story()
     assert story.wait == Wait(since=CREATED, ended=None)
     story.start(STARTED)
@@ -75,7 +75,7 @@ def test_a_run_waits_since_its_submission_until_it_starts() -> None:
 
 
 @pytest.mark.parametrize(("reason", "cause", "checkpoint", "is_new"), ENDS)
-def test_a_new_wait_begins_when_a_run_is_requeued(
+def test_new_wait_begins_only_when_a_run_is_requeued(
     reason: Closed, cause: Cause | None, checkpoint: int | None, is_new: bool
 ) -> None:
     story = Story(checkpoint=checkpoint)
@@ -90,8 +90,8 @@ def test_a_new_wait_begins_when_a_run_is_requeued(
         assert story.wait == Wait(since=CREATED, ended=STARTED)
 
 
-def test_a_rejected_bind_in_a_new_wait_ends_it_and_its_retry_renews_nothing() -> None:
-    """Protection begins with the first start, also if its bind was rejected."""
+def test_rejected_bind_ends_new_wait_and_its_retry_does_not_move_the_end() -> None:
+    """Protection begins with the first start, even if its bind was rejected."""
     story = Story()
     story.end(story.start(STARTED), ENDED, Closed.RANDOM_PREEMPT)
     story.end(story.start(AGAIN, attempt=2), AGAIN + MINUTE, Closed.FAIL, Cause.REJECTED)
@@ -100,7 +100,7 @@ def test_a_rejected_bind_in_a_new_wait_ends_it_and_its_retry_renews_nothing() ->
     assert story.wait == Wait(since=ENDED, ended=AGAIN)
 
 
-def test_a_sweep_is_requeued_when_the_last_of_its_groups_is() -> None:
+def test_sweep_waits_again_only_after_its_last_group_was_requeued() -> None:
     story = Story(groups=2)
     first, second = story.start(STARTED), story.start(STARTED + MINUTE, group=1)
     story.end(first, ENDED, Closed.RANDOM_PREEMPT)
@@ -111,21 +111,21 @@ def test_a_sweep_is_requeued_when_the_last_of_its_groups_is() -> None:
     assert story.wait == Wait(since=ENDED + MINUTE, ended=AGAIN)
 
 
-def test_a_group_that_starts_later_begins_and_ends_no_wait() -> None:
+def test_later_start_of_a_group_neither_begins_nor_ends_a_wait() -> None:
     story = Story(groups=2)
     story.start(STARTED)
     story.start(AGAIN, group=1)
     assert story.wait == Wait(since=CREATED, ended=STARTED)
 
 
-def test_a_group_that_fails_by_itself_requeues_no_sweep() -> None:
+def test_group_that_fails_by_itself_begins_no_wait_of_its_sweep() -> None:
     story = Story(groups=2)
     story.end(story.start(STARTED), ENDED, Closed.FAIL, Cause.EXIT)
     story.end(story.start(STARTED, group=1), ENDED + MINUTE, Closed.COMPLETED)
     assert story.wait.since == CREATED
 
 
-def test_groups_that_end_in_one_instant_begin_one_wait() -> None:
+def test_groups_that_end_at_the_same_time_begin_one_wait() -> None:
     story = Story(groups=2)
     names = [story.start(STARTED, group=group) for group in range(2)]
     for name in names:

@@ -1,10 +1,10 @@
-"""Alarms of runs: each wakes once, and not at all when it has lost its reason."""
+"""Alarms of runs: each wakes its run once, and not at all after it was called off."""
 
 from leasehold.core.units import FOREVER
 from leasehold.core.world.worklist import Worklist
 
 
-def test_an_alarm_is_due_once_however_often_it_was_set() -> None:
+def test_alarm_that_was_set_twice_is_due_once() -> None:
     work = Worklist()
     work.alarm("a", 5)
     work.alarm("a", 5)
@@ -13,7 +13,7 @@ def test_an_alarm_is_due_once_however_often_it_was_set() -> None:
     assert work.next_alarm == FOREVER
 
 
-def test_alarms_that_are_called_off_wake_nobody() -> None:
+def test_called_off_alarm_wakes_no_run() -> None:
     work = Worklist()
     work.alarm("a", 5)
     work.alarm("b", 7)
@@ -24,7 +24,7 @@ def test_alarms_that_are_called_off_wake_nobody() -> None:
     assert work.next_alarm == 5
 
 
-def test_an_alarm_of_the_past_does_not_hide_those_to_come() -> None:
+def test_alarm_in_the_past_does_not_hide_later_alarms() -> None:
     work = Worklist()
     assert work.take_runs(6) == []
     work.alarm("a", 5)

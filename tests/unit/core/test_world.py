@@ -1,4 +1,4 @@
-"""Facts may come twice, late or in the wrong order: the World is the same."""
+"""The World is the same if facts arrive twice, late or out of order."""
 
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
@@ -18,7 +18,7 @@ def a_plain_world() -> World:
     return a_world([a_node("n0")], [a_budget("t")])
 
 
-def test_a_foreign_pod_that_is_seen_before_its_node_is_counted_once() -> None:
+def test_foreign_pod_seen_before_its_node_is_counted_once() -> None:
     world = a_plain_world()
     world.put_pod(Pod(namespace="x", name="p", node="late", gpus=3, phase=PodPhase.RUNNING))
     world.put_node(a_node("late"))
@@ -27,7 +27,7 @@ def test_a_foreign_pod_that_is_seen_before_its_node_is_counted_once() -> None:
     assert world.fleet.nodes["late"].count_free() == 8
 
 
-def test_a_lease_that_is_read_before_its_node_takes_its_slots_when_the_node_comes() -> None:
+def test_lease_read_before_its_node_takes_slots_when_the_node_arrives() -> None:
     world = a_plain_world()
     run = a_run("r")
     world.put_run(run)
@@ -36,7 +36,7 @@ def test_a_lease_that_is_read_before_its_node_takes_its_slots_when_the_node_come
     assert world.fleet.nodes["late"].count_free() == 4
 
 
-def test_old_news_of_a_pod_changes_nothing() -> None:
+def test_outdated_version_of_a_pod_changes_nothing() -> None:
     world = a_plain_world()
     pod = Pod(namespace="x", name="p", node="n0", gpus=3, phase=PodPhase.RUNNING, version=2)
     world.put_pod(pod)
@@ -45,14 +45,14 @@ def test_old_news_of_a_pod_changes_nothing() -> None:
     assert world.fleet.nodes["n0"].count_free() == 5
 
 
-def test_load_on_a_node_that_is_not_there_changes_nothing() -> None:
+def test_load_on_an_unknown_node_changes_nothing() -> None:
     world = a_plain_world()
     world.fleet.load("none", gpus=3, cpu_milli=1, memory_bytes=1, pods=1)
     assert list(world.fleet.nodes) == ["n0"]
     assert world.fleet.nodes["n0"].count_free() == 8
 
 
-def test_a_run_that_nobody_knows_is_dropped_without_a_trace() -> None:
+def test_dropping_an_unknown_run_leaves_no_trace() -> None:
     world = a_plain_world()
     world.drop_run("uid-none")
     assert not world.work.runs
@@ -69,7 +69,7 @@ def test_a_dropped_run_stays_until_its_leases_are_closed() -> None:
     assert world.uid_of == {"n/r": run.uid}
 
 
-def test_dropping_the_old_run_of_a_name_leaves_the_name_to_the_new_one() -> None:
+def test_dropping_a_replaced_run_leaves_its_name_to_the_new_run() -> None:
     world = a_plain_world()
     world.put_run(a_run("r"))
     world.put_run(replace(a_run("r"), uid="uid-new"))
@@ -79,7 +79,7 @@ def test_dropping_the_old_run_of_a_name_leaves_the_name_to_the_new_one() -> None
     assert world.uid_of == {}
 
 
-def test_a_resolution_that_comes_twice_counts_once() -> None:
+def test_resolution_folded_twice_counts_once() -> None:
     world = a_plain_world()
     resolution = a_resolution()
     world.fold_resolution(resolution)
@@ -87,7 +87,7 @@ def test_a_resolution_that_comes_twice_counts_once() -> None:
     assert world.resolutions_of_subject(resolution.subject) == (resolution,)
 
 
-def test_what_is_claimed_and_planned_outside_a_what_if_stays() -> None:
+def test_claims_and_plans_outside_a_what_if_are_kept() -> None:
     world = a_plain_world()
     claim = Claim(payer="n/t/e", uid="u", gpus=2, gpu_ms=2 * HOUR, start=NOW,
                   end=NOW + HOUR, borrowed=False)  # fmt: skip
@@ -104,7 +104,7 @@ def test_what_is_claimed_and_planned_outside_a_what_if_stays() -> None:
     assert world.fleet.nodes["n0"].count_free() == 5
 
 
-def test_a_tainted_node_that_is_tolerated_outside_a_what_if_stays_open() -> None:
+def test_node_tolerated_outside_a_what_if_stays_open() -> None:
     taint = Taint(key="soon", effect="NoSchedule")
     world = a_world([replace(a_node("n0"), taints=(taint,))])
     assert world.fleet.nodes["n0"].count_free() == 0
@@ -120,14 +120,14 @@ def test_a_run_that_never_started_is_not_protected() -> None:
     assert not is_protected(world, run, NOW)
 
 
-def test_a_pool_has_room_for_as_many_pods_as_the_cpus_of_its_nodes_allow() -> None:
+def test_pool_has_room_for_as_many_pods_as_its_nodes_cpus_allow() -> None:
     world = a_world([replace(a_node("n0"), cpu_milli=5000), replace(a_node("n1"), cpu_milli=2000)])
     pool = world.fleet.pools[("H", a_node("n0").domain)]
     assert pods_room(world.fleet, pool, Shape(2)) == 8
     assert pods_room(world.fleet, pool, Shape(2, cpu_milli=2000)) == 3
 
 
-def test_pods_that_come_later_are_as_large_as_those_that_run_whatever_the_spares_are() -> None:
+def test_later_pods_have_the_size_of_running_pods_not_of_spares() -> None:
     world = a_plain_world()
     run = a_run("r", group_gpus=4, spares=2)
     run = replace(run, spec=replace(run.spec, gpus_per_pod=None))
@@ -139,5 +139,5 @@ def test_pods_that_come_later_are_as_large_as_those_that_run_whatever_the_spares
     assert pod_size(world, run) == 4
 
 
-def test_a_span_before_has_a_sign() -> None:
+def test_negative_span_is_formatted_with_a_minus_sign() -> None:
     assert format_span(-(MINUTE + 30 * SECOND)) == "-1m30s"

@@ -1,4 +1,4 @@
-"""What a pod asks of its node, as Kubernetes counts it."""
+"""The resources that a pod requests from its node, as Kubernetes counts them."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
 
-# CPUs of containers, of initialisers (with a + it is a sidecar), overhead, of the pod itself.
+# CPUs of containers, of init containers (a + marks a sidecar), overhead, of the pod itself.
 TABLE = """
 # containers  initialisers  overhead  of the pod  CPU in thousandths
 1             -             -         -           1000
@@ -29,7 +29,7 @@ def _container(cpu: str, **more: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("row", [each for each in TABLE.splitlines() if each and each[0] != "#"])
-def test_what_a_pod_asks_for(row: str) -> None:
+def test_pod_cpu_request_is_counted_as_kubernetes_counts_it(row: str) -> None:
     containers, before, overhead, whole, wanted = row.split()
     spec: dict[str, object] = {"containers": [_container(each) for each in containers.split(",")]}
     if before != "-":

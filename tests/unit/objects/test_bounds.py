@@ -1,4 +1,4 @@
-"""Every list, mapping and text that a user controls has an end, named by path and number."""
+"""Every list, mapping and text that a user controls has a limit, reported by path and number."""
 
 from pathlib import Path
 from typing import cast
@@ -43,7 +43,7 @@ def manifest(kind: str, **spec: object) -> Wire:
 
 
 def filled(kind: str, bound: Bound, count: int) -> Wire:
-    """A manifest with so many members at the bound's place."""
+    """Return a manifest with `count` members at the path of the bound."""
     made = run() if kind == "Run" else manifest(kind, owner="t:team")
     at: Wire = made
     *steps, last = bound.path.split(".")
@@ -62,7 +62,7 @@ ROWS = [(kind, bound) for kind, bounds in BOUNDS.items() for bound in bounds]
 
 
 @pytest.mark.parametrize(("kind", "bound"), ROWS, ids=lambda row: getattr(row, "path", row))
-def test_one_too_many_is_refused_by_path_with_the_number(kind: str, bound: Bound) -> None:
+def test_one_member_too_many_is_refused_with_path_and_number(kind: str, bound: Bound) -> None:
     path = bound.path.replace("[]", "[0]")
     assert check_bounds(filled(kind, bound, bound.most)) == []
     [problem] = check_manifest(filled(kind, bound, bound.most + 1))
@@ -72,11 +72,11 @@ def test_one_too_many_is_refused_by_path_with_the_number(kind: str, bound: Bound
 
 
 @pytest.mark.parametrize(("kind", "bound"), ROWS, ids=lambda row: getattr(row, "path", row))
-def test_the_documents_have_every_bound(kind: str, bound: Bound) -> None:
+def test_documentation_lists_every_bound(kind: str, bound: Bound) -> None:
     assert f"| {kind} | `{bound.path}` | {bound.most} |" in DOCUMENT.read_text()
 
 
-def test_a_text_has_an_end() -> None:
+def test_overlong_text_is_refused_by_path() -> None:
     long = run()
     container = cast(Wire, long["spec"])["template"]["spec"]["containers"][0]  # type: ignore[index]
     container["command"] = ["x" * TEXT_CHARS_MAX]
@@ -88,7 +88,7 @@ def test_a_text_has_an_end() -> None:
     assert f"{TEXT_CHARS_MAX}" in DOCUMENT.read_text()
 
 
-def test_a_run_has_an_end() -> None:
+def test_oversized_run_spec_is_refused() -> None:
     large = run()
     container = cast(Wire, large["spec"])["template"]["spec"]["containers"][0]  # type: ignore[index]
     container["args"] = ["x" * 1024] * 250
@@ -99,7 +99,7 @@ def test_a_run_has_an_end() -> None:
     assert f"{RUN_SPEC_BYTES_MAX}" in DOCUMENT.read_text()
 
 
-def test_what_was_stored_before_a_bound_is_read_and_may_be_edited_in_everything_else() -> None:
+def test_object_stored_before_a_bound_is_read_and_its_other_fields_edited() -> None:
     sponsors = [f"t:s{number}" for number in range(100)]
     old = run(funding={"allowBorrow": True, "sponsors": sponsors})
     assert run_from_wire(old).spec.funding.sponsors == tuple(sponsors)
@@ -114,5 +114,5 @@ def test_what_was_stored_before_a_bound_is_read_and_may_be_edited_in_everything_
 
 
 @pytest.mark.parametrize("odd", [None, 7, [], {}, {"kind": []}, {"kind": "Run", "spec": [7]}])
-def test_nothing_odd_makes_it_fail(odd: object) -> None:
+def test_check_bounds_reports_nothing_for_malformed_objects(odd: object) -> None:
     assert check_bounds(odd) == []

@@ -1,4 +1,4 @@
-"""Budgets: every rule by its path, the record, the warning and cycles of parents."""
+"""Budgets: every rule with its path, decoding, warnings, and cycles of parents."""
 
 import pytest
 
@@ -44,9 +44,9 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
     ("parents that are no list", {"owner": "t", "parents": "org"}, ["spec.parents"]),
     ("a bad parent", {"owner": "t", "parents": ["a", "b:"]}, ["spec.parents[1]"]),
     ("a parent twice", {"owner": "t", "parents": ["a", "a"]}, ["spec.parents[1]"]),
-    ("its own parent", {"owner": "t", "parents": ["t"]}, ["spec.parents"]),
+    ("an owner that is its own parent", {"owner": "t", "parents": ["t"]}, ["spec.parents"]),
     ("a bad namespace", {"owner": "t", "namespaces": ["A"]}, ["spec.namespaces[0]"]),
-    ("envelopes no list", {"owner": "t", "envelopes": {}}, ["spec.envelopes"]),
+    ("envelopes that are no list", {"owner": "t", "envelopes": {}}, ["spec.envelopes"]),
     ("an envelope that is a text", {"owner": "t", "envelopes": ["e"]}, ["spec.envelopes[0]"]),
     ("zero concurrency", with_envelope(concurrency=0), ["spec.envelopes[0].concurrency"]),
     ("negative concurrency", with_envelope(concurrency=-1), ["spec.envelopes[0].concurrency"]),
@@ -88,14 +88,14 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         ],
     ),
     (
-        "two of one name",
+        "two envelopes of one name",
         {"owner": "t", "envelopes": [E, E]},
         ["spec.envelopes[1].name"],
     ),
     ("a cap", with_cap(), []),
     ("a cap over nothing", with_cap(envelopes=[]), ["spec.aggregateCaps[0].envelopes"]),
     (
-        "a cap over a stranger",
+        "a cap over an unknown envelope",
         with_cap(envelopes=["e", "x"]),
         ["spec.aggregateCaps[0].envelopes[1]"],
     ),
@@ -115,7 +115,7 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
 @pytest.mark.parametrize(
     ("spec", "expected"), [row[1:] for row in RULES], ids=[r[0] for r in RULES]
 )
-def test_every_rule_names_its_path(spec: object, expected: list[str]) -> None:
+def test_check_budget_reports_path_of_each_problem(spec: object, expected: list[str]) -> None:
     assert paths(spec) == expected
 
 
@@ -130,13 +130,13 @@ def test_all_mistakes_are_reported_at_once() -> None:
     ]
 
 
-def test_an_unknown_field_is_guessed() -> None:
+def test_unknown_field_gets_a_suggestion() -> None:
     problems = check_budget(budget({"owner": "t", "envelope": []}))
 
     assert [each.remedy for each in problems] == ["there is no such field; did you mean envelopes?"]
 
 
-def test_the_record_of_a_full_budget() -> None:
+def test_full_budget_is_decoded_with_all_fields() -> None:
     spec = {
         "owner": "org:ai:mm",
         "namespaces": ["batch"],
@@ -190,11 +190,11 @@ def test_the_record_of_a_full_budget() -> None:
     assert got.wire_spec.startswith(b'{"aggregateCaps":[{"envelopes":["e"],"flavor":"H100"')
 
 
-def test_parents_may_be_none_on_purpose() -> None:
+def test_empty_list_of_parents_means_no_parents() -> None:
     assert budget_from_wire(budget({"owner": "a:b", "parents": []})).parents == ()
 
 
-def test_an_unchecked_budget_is_not_decoded() -> None:
+def test_decoding_an_invalid_budget_raises() -> None:
     with pytest.raises(ValueError, match=r"spec\.owner"):
         budget_from_wire(budget({}))
 
@@ -209,7 +209,7 @@ def test_an_unchecked_budget_is_not_decoded() -> None:
         ({}, False),
     ],
 )
-def test_hours_that_could_never_be_used_are_warned_about(
+def test_gpu_hours_that_the_window_cannot_use_are_warned_about(
     changes: dict[str, object], warned: bool
 ) -> None:
     window = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:00:00Z"}
@@ -227,7 +227,7 @@ def record(name: str, owner: str, *parents: str) -> Budget:
     [
         ([record("a", "x:a", "x"), record("b", "x:b", "x")], []),
         ([record("a", "a", "b"), record("b", "b", "a")], ["'a -> b -> a'", "'b -> a -> b'"]),
-        # The owner between has no Budget: its path counts.
+        # The owner between them has no Budget: the parent is derived from its path.
         ([record("a", "x", "x:y:z")], ["'x -> x:y:z -> x:y -> x'"]),
         # Two Budgets of one owner, each harmless alone.
         (
@@ -237,7 +237,7 @@ def record(name: str, owner: str, *parents: str) -> Budget:
         ([record("d", "d", "a", "b"), record("e", "e", "a")], []),
         # Two ways up to one ancestor are no cycle.
         ([record("d", "d", "a", "b"), record("a", "a", "z"), record("b", "b", "z", "a")], []),
-        # Two ways round are told as the shorter one.
+        # Of two ways round, the shorter one is reported.
         (
             [
                 record("a", "a", "b"),
@@ -257,12 +257,14 @@ def record(name: str, owner: str, *parents: str) -> Budget:
         ),
     ],
 )
-def test_cycles_of_parents(budgets: list[Budget], expected: list[str]) -> None:
+def test_parent_cycles_are_reported_by_their_shortest_way(
+    budgets: list[Budget], expected: list[str]
+) -> None:
     assert [problem.value for problem in check_parent_cycles(budgets)] == expected
     assert len(parent_cycles(budgets)) == len(expected)
 
 
-def test_ten_thousand_envelopes_are_one_problem_not_ten_thousand() -> None:
+def test_budget_with_ten_thousand_envelopes_has_one_problem() -> None:
     spec = {
         "owner": "t",
         "envelopes": [
@@ -271,5 +273,5 @@ def test_ten_thousand_envelopes_are_one_problem_not_ten_thousand() -> None:
         ],
     }
 
-    # Each is sound; together they are more than one batch of the ledger can state.
+    # Each envelope is valid; together they are more than one batch of the ledger can hold.
     assert [problem.path for problem in check_budget(budget(spec))] == ["spec"]

@@ -49,12 +49,14 @@ RUN_EDITS: tuple[tuple[dict[str, object], list[str]], ...] = (
 
 
 @pytest.mark.parametrize(("changes", "expected"), RUN_EDITS)
-def test_a_run_keeps_all_but_four_fields(changes: dict[str, object], expected: list[str]) -> None:
+def test_edit_of_a_run_reports_path_of_each_immutable_field(
+    changes: dict[str, object], expected: list[str]
+) -> None:
     assert run_paths(changes) == expected
 
 
 @pytest.mark.parametrize("after", [{}, {"stop": False}, {"stop": None}])
-def test_a_run_that_was_cancelled_stays_so(after: dict[str, object]) -> None:
+def test_cancelled_run_cannot_be_resumed(after: dict[str, object]) -> None:
     old = {"kind": "Run", "spec": {**SPEC, "stop": True}}
 
     assert paths(old, {**old, "spec": {**SPEC, **after}}) == ["spec.stop"]
@@ -95,5 +97,7 @@ OTHERS: tuple[tuple[object, object, list[str]], ...] = (
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), OTHERS)
-def test_other_kinds(old: object, new: object, expected: list[str]) -> None:
+def test_edit_of_other_kinds_reports_path_of_each_immutable_field(
+    old: object, new: object, expected: list[str]
+) -> None:
     assert paths(old, new) == expected

@@ -1,4 +1,4 @@
-"""Whole manifests: group, kind, metadata, and that nothing at all can make the checkers raise."""
+"""Whole manifests: group, kind, metadata; and no input makes the checkers raise."""
 
 from collections.abc import Callable
 
@@ -41,14 +41,14 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
     ("another group", {**RUN, "apiVersion": "v1"}, ["apiVersion"]),
     ("another kind", {**RUN, "kind": "Job"}, ["kind"]),
     ("a kind that is a list", {**RUN, "kind": ["Run"]}, ["kind"]),
-    ("ours alone", {**RUN, "kind": "Lease"}, ["kind"]),
+    ("a kind that only leasehold writes", {**RUN, "kind": "Lease"}, ["kind"]),
     ("an unknown field", {**RUN, "specs": 1}, ["specs"]),
     ("no name", {**RUN, "metadata": {"namespace": "t"}}, ["metadata.name"]),
     ("no namespace", {**RUN, "metadata": {"name": "r"}}, ["metadata.namespace"]),
     ("a bad name", meta(name="R"), ["metadata.name"]),
     ("a bad namespace", meta(namespace="a.b"), ["metadata.namespace"]),
-    ("an unknown one", meta(nam="x"), ["metadata.nam"]),
-    ("labels a list", meta(labels=[]), ["metadata.labels"]),
+    ("an unknown metadata field", meta(nam="x"), ["metadata.nam"]),
+    ("labels that are a list", meta(labels=[]), ["metadata.labels"]),
     ("a bad label key", meta(labels={"a b": "x"}), ["metadata.labels[a b]"]),
     ("a label key that is a number", meta(labels={5: "x"}), ["metadata.labels[5]"]),
     ("a bad label", meta(labels={"a": "x" * 64}), ["metadata.labels.a"]),
@@ -65,16 +65,18 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
 
 
 @pytest.mark.parametrize(("raw", "expected"), [row[1:] for row in RULES], ids=[r[0] for r in RULES])
-def test_every_rule_names_its_path(raw: object, expected: list[str]) -> None:
+def test_check_manifest_reports_path_of_each_problem(raw: object, expected: list[str]) -> None:
     assert [problem.path for problem in check_manifest(raw)] == expected
 
 
 @pytest.mark.parametrize("check", [check_budget, check_run])
-def test_what_is_no_object_has_no_spec(check: Callable[[object], list[Problem]]) -> None:
+def test_check_of_a_non_object_reports_missing_spec(
+    check: Callable[[object], list[Problem]],
+) -> None:
     assert [problem.path for problem in check(5)] == ["spec"]
 
 
-def test_users_never_write_our_own_kinds() -> None:
+def test_manifest_of_an_internal_kind_is_refused() -> None:
     [problem] = check_manifest({**RUN, "kind": "LedgerHead"})
 
     assert "users never write them" in problem.remedy
@@ -112,7 +114,7 @@ JSON = st.recursive(
 @given(kind=st.sampled_from(["Budget", "Run"]), spec=JSON)
 @example(kind="Run", spec=RUN["spec"])
 @example(kind="Budget", spec={"owner": "t"})
-def test_garbage_yields_problems_or_an_object(kind: str, spec: object) -> None:
+def test_arbitrary_spec_yields_problems_or_a_decodable_object(kind: str, spec: object) -> None:
     raw = {**RUN, "kind": kind, "spec": spec}
 
     problems = check_manifest(raw)
@@ -127,7 +129,7 @@ def test_garbage_yields_problems_or_an_object(kind: str, spec: object) -> None:
 
 
 @given(raw=JSON, other=JSON)
-def test_no_object_at_all_makes_anything_raise(raw: object, other: object) -> None:
+def test_arbitrary_json_makes_no_checker_raise(raw: object, other: object) -> None:
     assert check_manifest(raw)
     assert isinstance(check_edit(raw, other), list)
     assert isinstance(check_edit({**RUN, "spec": raw}, {**RUN, "spec": other}), list)
@@ -135,7 +137,7 @@ def test_no_object_at_all_makes_anything_raise(raw: object, other: object) -> No
     assert pod_from_wire(raw).gpus == 0
 
 
-def test_a_text_of_half_a_character_is_refused_where_it_would_be_kept() -> None:
+def test_lone_surrogate_in_a_stored_text_is_refused() -> None:
     spec = {"owner": "\ud800", "resources": {"gpuType": "\ud800", "totalGPUs": 8}}
 
     found = [problem.path for problem in check_manifest({**RUN, "spec": spec})]

@@ -1,4 +1,4 @@
-"""Nodes, pods and quantities: reading what Kubernetes writes, writing what it reads."""
+"""Nodes, pods and quantities: reading what Kubernetes writes, writing what Kubernetes reads."""
 
 import pytest
 
@@ -32,7 +32,7 @@ NODE = Node(name="n", flavor="H100", region="w", cluster="a", fabric="d", gpus=8
         ("1E", 10**21),
     ],
 )
-def test_quantities(value: object, thousandths: int) -> None:
+def test_quantity_is_read_in_thousandths(value: object, thousandths: int) -> None:
     assert milli(value) == thousandths
 
 
@@ -41,7 +41,7 @@ def test_quantities(value: object, thousandths: int) -> None:
     ["", "x", "-1", "1 Gi", "1gi", "1e999", "9" * 100, -1, True, None, [], 10**30, float("nan")],
     ids=repr,
 )
-def test_what_is_no_quantity(value: object) -> None:
+def test_invalid_quantity_is_refused(value: object) -> None:
     with pytest.raises(WrongValue):
         milli(value)
 
@@ -80,10 +80,10 @@ def test_a_simulated_node_reads_back(node: Node) -> None:
         (None, True, ""),
     ],
 )
-def test_a_node_is_drained_while_it_takes_no_work(
+def test_node_drains_only_while_it_is_cordoned(
     annotation: str | None, unschedulable: bool, drained_by: str
 ) -> None:
-    """Of an uncordoned node, whoever left would come back and have to leave again."""
+    """Pods evicted from an uncordoned node would come back and be evicted again."""
     wire = node_to_wire(NODE, labels=LABELS)
     part(wire, "spec")["unschedulable"] = unschedulable
     if annotation is not None:
@@ -92,7 +92,7 @@ def test_a_node_is_drained_while_it_takes_no_work(
     assert (node.drained_by, node.is_draining) == (drained_by, bool(drained_by))
 
 
-def test_a_fenced_node_says_so_by_its_taint() -> None:
+def test_fenced_node_is_recognized_by_its_taint() -> None:
     fenced = Node(name="n", flavor="H", region="w", cluster="a", fabric="d", gpus=1, fenced=True)
     once = node_from_wire(node_to_wire(fenced, labels=LABELS), labels=LABELS)
 
@@ -100,7 +100,7 @@ def test_a_fenced_node_says_so_by_its_taint() -> None:
     assert node_from_wire(node_to_wire(once, labels=LABELS), labels=LABELS) == once
 
 
-def test_a_bare_node_says_what_it_lacks() -> None:
+def test_node_without_labels_lists_what_it_lacks() -> None:
     got = node_from_wire({"metadata": {"name": "n"}}, labels=LABELS)
 
     assert got.lacks == (
@@ -142,7 +142,7 @@ def test_well_known_labels_are_understood() -> None:
     )  # fmt: skip
 
 
-def test_a_pod_of_ours_reads_back() -> None:
+def test_pod_made_from_a_template_reads_back() -> None:
     template = {
         "metadata": {"labels": {"app": "x"}, "annotations": {"note": "y"}},
         "spec": {
@@ -201,7 +201,7 @@ def test_an_empty_template_gets_a_container() -> None:
     assert part(wire, "spec")["containers"] == [{"name": "main", "image": "none"}]
 
 
-def test_how_a_pod_ended() -> None:
+def test_failed_pod_has_exit_code_end_and_deletion_time() -> None:
     ended = {"terminated": {"exitCode": 3, "finishedAt": "1970-01-01T00:00:02Z"}}
     wire = {
         "metadata": {"namespace": "t", "name": "p", "deletionTimestamp": "1970-01-01T00:00:03Z"},
@@ -222,13 +222,13 @@ def test_how_a_pod_ended() -> None:
     )  # fmt: skip
 
 
-def test_a_pod_that_never_ran_was_rejected_and_one_that_did_was_disrupted() -> None:
+def test_evicted_pod_is_rejected_if_it_never_ran_else_disrupted() -> None:
     def pod(**status: object) -> Pod:
         return pod_from_wire({"spec": {"nodeName": "n"}, "status": {"phase": "Failed", **status}})
 
     ran = [{"name": "main", "state": {"terminated": {"exitCode": 137}}}]
     target = [{"type": "DisruptionTarget", "status": "True"}]
-    rejected = pod(reason="Evicted")  # a node that is low on disk takes nobody
+    rejected = pod(reason="Evicted")  # a node that is low on disk accepts no pod
     assert (rejected.reason, rejected.ended_because_deleted) == ("Evicted", False)
     for status in ({"reason": "Evicted"}, {"reason": "Terminated"}, {"conditions": target}):
         found = pod(containerStatuses=ran, **status)
@@ -237,13 +237,13 @@ def test_a_pod_that_never_ran_was_rejected_and_one_that_did_was_disrupted() -> N
     assert (failed.reason, failed.ended_because_deleted) == ("", False)
 
 
-def test_a_pod_that_is_deleted_before_it_had_a_node_has_ended() -> None:
+def test_pod_deleted_before_it_had_a_node_has_ended() -> None:
     wire = {"metadata": {"deletionTimestamp": "1970-01-01T00:00:03Z"}, "status": {}}
     assert pod_from_wire(wire).ended_because_deleted
     assert not pod_from_wire({**wire, "spec": {"nodeName": "n"}}).has_ended
 
 
-def test_a_pod_was_asked_to_go_before_its_grace() -> None:
+def test_deletion_was_requested_one_grace_period_before_its_timestamp() -> None:
     metadata = {"deletionTimestamp": "1970-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30}
     assert pod_from_wire({"metadata": metadata}).asked_to_go == 10_000
     metadata["deletionGraceMs"] = 500
@@ -251,13 +251,13 @@ def test_a_pod_was_asked_to_go_before_its_grace() -> None:
     assert pod_from_wire({"metadata": {}}).asked_to_go is None
 
 
-def test_the_only_status_is_taken_when_no_name_fits() -> None:
+def test_only_container_status_is_used_when_no_name_matches() -> None:
     status = {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}
 
     assert pod_from_wire({"spec": {"containers": [{"name": "m"}]}, "status": status}).exit_code == 0
 
 
-def test_a_foreign_pod_holds_what_it_asks_for() -> None:
+def test_foreign_pod_holds_the_resources_of_its_limits() -> None:
     limits = {"limits": {"nvidia.com/gpu": "2", "memory": "1Ki", "cpu": "what"}}
     wire = {"spec": {"nodeName": "n", "containers": [{"resources": limits}, "nonsense"]}}
 
@@ -265,5 +265,5 @@ def test_a_foreign_pod_holds_what_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "abc", "٣", "9" * 30, "-1"])
-def test_a_version_that_is_no_number_reads_as_none(version: str) -> None:
+def test_non_numeric_resource_version_reads_as_zero(version: str) -> None:
     assert stamps({"metadata": {"resourceVersion": version}}).version == 0

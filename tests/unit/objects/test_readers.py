@@ -142,7 +142,7 @@ def test_an_illegal_value_is_refused_with_a_remedy(
         (f"{'x' * 254}/a", False),
     ],
 )
-def test_label_keys(key: str, legal: bool) -> None:
+def test_only_legal_label_keys_are_accepted(key: str, legal: bool) -> None:
     assert readers.is_label_key(key) is legal
 
 
@@ -167,7 +167,7 @@ def test_values_are_shown_on_one_line(value: object, text: str) -> None:
     assert shown(value) == text
 
 
-def test_a_long_value_is_cut() -> None:
+def test_long_value_is_truncated() -> None:
     assert len(shown("x" * 10_000)) == VALUE_CHARS_MAX
 
 
@@ -184,11 +184,11 @@ def test_a_long_value_is_cut() -> None:
         ("k" * 81, f"spec.{'k' * 80}…"),
     ],
 )
-def test_paths(key: object, path: str) -> None:
+def test_path_quotes_keys_that_are_not_plain(key: object, path: str) -> None:
     assert joined("spec", key) == path
 
 
-def test_a_problem_reads_as_one_line() -> None:
+def test_problem_is_shown_on_one_line() -> None:
     problem = Problem(path="spec.x", value="12", remedy="write a divisor of 32")
 
     assert show(problem) == "spec.x: 12: write a divisor of 32"

@@ -1,4 +1,4 @@
-"""Runs: every rule by its path, defaults, and the record."""
+"""Runs: every rule with its path, defaults, and decoding."""
 
 import pytest
 
@@ -34,10 +34,10 @@ def container(**fields: object) -> dict[str, object]:
 C0 = "spec.template.spec.containers[0]"
 RULES: tuple[tuple[str, object, list[str]], ...] = (
     ("legal", LEGAL, []),
-    ("in groups", GROUPS, []),
+    ("with groups", GROUPS, []),
     ("nothing", None, ["spec"]),
     ("empty", {}, ["spec.owner", "spec.resources"]),
-    ("resources a text", {"owner": "t", "resources": "x"}, ["spec.resources"]),
+    ("resources that are a text", {"owner": "t", "resources": "x"}, ["spec.resources"]),
     ("no flavor", {"owner": "t", "resources": {"totalGPUs": 8}}, ["spec.resources.gpuType"]),
     (
         "a typo",
@@ -66,7 +66,7 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         ["spec.locality.groupGPUs"],
     ),
     (
-        "too many groups one day",
+        "too many groups after growth",
         elastic(minTotalGPUs=8, maxTotalGPUs=8 * 4097, stepGPUs=8),
         ["spec.locality.groupGPUs"],
     ),
@@ -77,7 +77,7 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         ["spec.resources.gpusPerPod"],
     ),
     (
-        "perhaps too many pods",
+        "possibly too many pods",
         {"owner": "t", "resources": {"gpuType": "H100", "totalGPUs": 16_385}},
         ["spec.resources.gpusPerPod"],
     ),
@@ -145,10 +145,10 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         ],
     ),
     ("elastic", elastic(), []),
-    ("elastic and each alone", {**elastic(), "gang": "Group"}, []),
+    ("elastic with gang Group", {**elastic(), "gang": "Group"}, []),
     ("elastic by default", {**GROUPS, "malleable": {"minTotalGPUs": 8, "maxTotalGPUs": 64}}, []),
     (
-        "nothing elastic",
+        "an empty malleable",
         {**GROUPS, "malleable": {}},
         ["spec.malleable.minTotalGPUs", "spec.malleable.maxTotalGPUs"],
     ),
@@ -197,7 +197,7 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         ["spec.funding.sponsors[0]"],
     ),
     (
-        "a bad leave",
+        "allowBorrow that is a text",
         {**LEGAL, "funding": {"allowBorrow": "yes", "sponsors": ["x"]}},
         ["spec.funding.allowBorrow"],
     ),
@@ -253,7 +253,7 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         ["spec.locality.groupGPUs"],
     ),
     ("a template", template(), []),
-    ("a disk asked", container(resources={"limits": {"ephemeral-storage": "1Gi"}}), []),
+    ("a disk requested", container(resources={"limits": {"ephemeral-storage": "1Gi"}}), []),
     ("a port", container(ports=[{"containerPort": 80}]), []),
     ("nulls", container(args=None, image=None), []),
     (
@@ -269,7 +269,7 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         {**LEGAL, "template": {"specs": {}, "spec": {"containers": [{"name": "a"}]}}},
         ["spec.template.specs"],
     ),
-    ("containers a mapping", template(containers={}), ["spec.template.spec.containers"]),
+    ("containers that are a mapping", template(containers={}), ["spec.template.spec.containers"]),
     ("a container without a name", template(containers=[{}]), [f"{C0}.name"]),
     (
         "two containers of a name",
@@ -293,17 +293,17 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
     ("a host port", container(ports=[{"hostPort": 80}]), [f"{C0}.ports[0].hostPort"]),
     ("a claim", container(resources={"claims": [{}]}), [f"{C0}.resources.claims"]),
     (
-        "GPUs asked",
+        "GPUs requested",
         container(resources={"limits": {"nvidia.com/gpu": 1}}),
         [f"{C0}.resources.limits[nvidia.com/gpu]"],
     ),
     (
-        "other GPUs asked",
+        "other GPUs requested",
         container(resources={"requests": {"amd.com/gpu": 1}}),
         [f"{C0}.resources.requests[amd.com/gpu]"],
     ),
     (
-        "GPUs of an initialiser",
+        "GPUs of an init container",
         template(initContainers=[{"name": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}}]),
         ["spec.template.spec.initContainers[0].resources.limits[nvidia.com/gpu]"],
     ),
@@ -355,7 +355,7 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
     ),
     ("a number too long", container(args=[2**64]), [f"{C0}.args[0]"]),
     ("not a number", container(args=[float("nan")]), [f"{C0}.args[0]"]),
-    ("half a character", container(args=["\ud800"]), [f"{C0}.args[0]"]),
+    ("half a surrogate pair", container(args=["\ud800"]), [f"{C0}.args[0]"]),
     ("a key that is a number", container(args=[{1: 2}]), [f"{C0}.args[0][1]"]),
     ("a set", container(args=[{1}]), [f"{C0}.args[0]"]),
 )
@@ -364,11 +364,11 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
 @pytest.mark.parametrize(
     ("spec", "expected"), [row[1:] for row in RULES], ids=[r[0] for r in RULES]
 )
-def test_every_rule_names_its_path(spec: object, expected: list[str]) -> None:
+def test_check_run_reports_path_of_each_problem(spec: object, expected: list[str]) -> None:
     assert [problem.path for problem in check_run(run(spec))] == expected
 
 
-def test_a_template_nested_without_end_is_refused() -> None:
+def test_too_deeply_nested_template_is_refused() -> None:
     deep: object = "x"
     for _ in range(5000):
         deep = [deep]
@@ -378,13 +378,13 @@ def test_a_template_nested_without_end_is_refused() -> None:
     assert [problem.remedy for problem in found] == ["nest at most 32 deep"]
 
 
-def test_a_template_may_be_required() -> None:
+def test_missing_template_is_reported_if_required() -> None:
     found = check_run(run(LEGAL), require_template=True)
 
     assert [problem.path for problem in found] == ["spec.template"]
 
 
-def test_the_remedy_names_the_legal_widths_nearby() -> None:
+def test_remedy_names_the_nearest_legal_widths() -> None:
     wrong = {20: "16 or 32", 8: "16", 80: "64"}
 
     for desired, choice in wrong.items():
@@ -393,7 +393,7 @@ def test_the_remedy_names_the_legal_widths_nearby() -> None:
         assert problem.remedy.endswith(f"write {choice}")
 
 
-def test_a_run_of_too_many_groups_is_told_the_number_and_the_remedy() -> None:
+def test_remedy_for_too_many_groups_states_number_and_limit() -> None:
     spec = {**resources(totalGPUs=1_000_000, gpusPerPod=1), "locality": {"groupGPUs": 1}}
 
     [problem] = check_run(run(spec))
@@ -405,7 +405,7 @@ def test_a_run_of_too_many_groups_is_told_the_number_and_the_remedy() -> None:
     )
 
 
-def test_a_run_that_may_have_too_many_pods_is_asked_for_their_size() -> None:
+def test_run_with_possibly_too_many_pods_must_state_gpus_per_pod() -> None:
     [problem] = check_run(
         run({"owner": "t", "resources": {"gpuType": "H100", "totalGPUs": 100_000}})
     )
@@ -416,14 +416,14 @@ def test_a_run_that_may_have_too_many_pods_is_asked_for_their_size() -> None:
     )
 
 
-def test_a_stored_run_of_too_many_groups_is_not_read() -> None:
+def test_stored_run_with_too_many_groups_is_not_decoded() -> None:
     spec = {**resources(totalGPUs=1_000_000, gpusPerPod=1), "locality": {"groupGPUs": 1}}
 
     with pytest.raises(UnsoundFigures, match="a Run has at most 4096"):
         run_from_wire(run(spec))
 
 
-def test_defaults() -> None:
+def test_run_without_optional_fields_gets_defaults() -> None:
     got = run_from_wire(run({"owner": "t", "resources": {"gpuType": "H100", "totalGPUs": 8}}))
 
     assert got == Run(
@@ -436,7 +436,7 @@ def test_defaults() -> None:
     )
 
 
-def test_elastic_defaults() -> None:
+def test_elastic_run_gets_default_step_and_desired_width() -> None:
     got = run_from_wire(run({**GROUPS, "malleable": {"minTotalGPUs": 8, "maxTotalGPUs": 64}}))
 
     assert got.spec.malleable == Malleable(min_gpus=8, max_gpus=64, step_gpus=8, desired_gpus=32)
@@ -471,7 +471,7 @@ FULL_SPEC = {
 }
 
 
-def test_the_record_of_a_full_run() -> None:
+def test_full_run_is_decoded_with_all_fields() -> None:
     metadata = {
         "namespace": "t",
         "name": "r",
@@ -523,6 +523,6 @@ def test_the_record_of_a_full_run() -> None:
     assert got.spec.template.startswith(b'{"spec":{"containers":[{"image":"i","name":"main"')
 
 
-def test_an_unchecked_run_is_not_decoded() -> None:
+def test_decoding_an_invalid_run_raises() -> None:
     with pytest.raises(ValueError, match=r"spec\.owner"):
         run_from_wire(run({}))
