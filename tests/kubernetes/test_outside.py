@@ -74,7 +74,7 @@ def test_guide_to_controller_outside_cluster_works_as_written(reader: Administra
 
 
 @pytest.mark.parametrize("place", ["10.0.0.1:8443", "host", "host:0", "host:99999", "Ho_st:1"])
-def test_a_place_for_questions_that_no_service_can_name_is_refused(place: str) -> None:
+def test_install_refuses_query_address_without_dns_name_and_valid_port(place: str) -> None:
     words = ["install", "--dry-run", "--questions-at", place]
     done = subprocess.run(
         [sys.executable, "-m", "leasehold", *words],
