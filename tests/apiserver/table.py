@@ -25,7 +25,7 @@ class Row:
 def case(differs: Mapping[str, str] | None = None) -> Callable[[Case], Case]:
     def keep(function: Case) -> Case:
         name = function.__name__
-        assert name not in CASES, f"{name} is there already"
+        assert name not in CASES, f"{name} is defined twice"
         CASES[name] = Row(name, function, differs or {})
         return function
 

@@ -42,4 +42,4 @@ def test_facade_answers_as_kube_apiserver_does_except_for_declared_cases(
     outlived = [pattern for pattern in row.differs if pattern not in explained.values()]
 
     assert not unexplained, "\n" + "\n".join(unexplained)
-    assert not outlived, f"these differ no longer: {outlived}"
+    assert not outlived, f"these no longer differ: {outlived}"

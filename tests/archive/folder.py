@@ -9,7 +9,7 @@ SECRETS = {"tokens.json": b"{}", "lottery.key": b"k" * 32, "tls/ca.key": b"secre
 USERS = b'{"team": 2000000000}'  # namespace -> uid
 
 
-def a_data_folder(folder: Path) -> Path:
+def make_data_folder(folder: Path) -> Path:
     """Create the data folder of a server that has played a scenario with preemptions and with
     closed and open leases."""
     folder.mkdir(mode=0o700)

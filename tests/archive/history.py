@@ -15,7 +15,7 @@ from leasehold.shell.recover import Recovered, read_world
 from leasehold.sim.scenario.ledger import at_once
 
 
-def a_past() -> Plant:
+def plant_with_history() -> Plant:
     """Return a plant with two nodes of eight GPUs and a history.
 
     One run was drawn in a lottery and still exists. Two runs ended, and one of them was deleted.
@@ -31,7 +31,7 @@ def a_past() -> Plant:
     plant.wait(MINUTE)
     plant.submit("b/big", resources={**_four(), "totalGPUs": 16}, locality={"groupGPUs": 4})
     plant.wait(HOUR)
-    assert plant.world.resolutions, "somebody was cut"
+    assert plant.world.resolutions, "a run was preempted"
     return plant
 
 
@@ -53,7 +53,7 @@ def read(plant: Plant, store: Store | None = None) -> tuple[World, Ledger, Recov
     return found.world, ledger, found
 
 
-def a_compactor(plant: Plant, folder: Path, store: Store | None = None) -> Compactor:
+def make_compactor(plant: Plant, folder: Path, store: Store | None = None) -> Compactor:
     return Compactor(
         plant.store if store is None else store,
         plant.user.clock,

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from click import Command
 from click.testing import CliRunner, Result
-from tests.archive.folder import SECRETS, USERS, a_data_folder
+from tests.archive.folder import SECRETS, USERS, make_data_folder
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.sqlite.lock import FileLock
@@ -74,7 +74,7 @@ def ok(command: Command, *arguments: str | Path) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    folder = a_data_folder(tmp_path / "data")
+    folder = make_data_folder(tmp_path / "data")
     (folder / "agent" / "pods").mkdir()
     (folder / "agent" / "pods" / "record").write_bytes(b"of a job")
     return folder

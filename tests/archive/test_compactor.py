@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.archive.history import a_compactor, a_past, read
+from tests.archive.history import make_compactor, plant_with_history, read
 from tests.archive.looks import comparable
 from tests.unit.shell.plant import Doomed, Plant
 
@@ -56,18 +56,18 @@ def names(plant: Plant) -> dict[str, list[object]]:
 
 def compact(plant: Plant, folder: Path) -> Compacted | None:
     world, ledger, _ = read(plant)
-    return at_once(a_compactor(plant, folder).run_once(world, ledger))
+    return at_once(make_compactor(plant, folder).run_once(world, ledger))
 
 
 def test_compactor_archives_leases_of_ended_runs_and_keeps_views(tmp_path: Path) -> None:
-    plant = a_past()
+    plant = plant_with_history()
     before = names(plant)
     world, ledger, _ = read(plant)
     shown = views(world, plant.kernel.now)
-    compacted = at_once(a_compactor(plant, tmp_path).run_once(world, ledger))
+    compacted = at_once(make_compactor(plant, tmp_path).run_once(world, ledger))
     assert compacted is not None
     assert (compacted.seq, compacted.batches) == (plant.world.head.seq, len(before["LedgerBatch"]))
-    assert compacted.leases == 2, "those of the runs that ended; who was cut may still ask why"
+    assert compacted.leases == 2, "leases of the ended runs; those of the preempted run stay"
     after = names(plant)
     assert after["LedgerBatch"] == []
     assert len(after["Lease"]) == len(before["Lease"]) - 2
@@ -78,11 +78,11 @@ def test_compactor_archives_leases_of_ended_runs_and_keeps_views(tmp_path: Path)
     assert views(world, plant.kernel.now) == views(again, plant.kernel.now) == shown
     assert check_all(world, plant.kernel.now) == check_all(again, plant.kernel.now) == []
     assert ledger_problems(plant.store, Archive(tmp_path)) == []
-    assert compact(plant, tmp_path) is None, "nothing is left to do"
+    assert compact(plant, tmp_path) is None, "nothing is left to archive"
 
 
 def test_deleted_lease_is_held_until_it_is_archived() -> None:
-    plant = a_past()
+    plant = plant_with_history()
     name = next(lease.name for lease in plant.leases() if not lease.is_open)
     at_once(plant.store.delete("Lease", "", name, uid=None))
     held = at_once(plant.store.get("Lease", "", name))["metadata"]
@@ -91,7 +91,7 @@ def test_deleted_lease_is_held_until_it_is_archived() -> None:
 
 
 def test_preempted_leases_and_resolution_are_archived_after_run_deletion(tmp_path: Path) -> None:
-    plant = a_past()
+    plant = plant_with_history()
     compact(plant, tmp_path)
     for run in ("a/fixed", "a/other", "b/big"):
         at_once(plant.store.delete("Run", *run.split("/"), uid=None))
@@ -116,18 +116,18 @@ def test_preempted_leases_and_resolution_are_archived_after_run_deletion(tmp_pat
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_compactor_recovers_from_death_at_any_store_call(after: bool, tmp_path: Path) -> None:
-    undisturbed = a_past()
+    undisturbed = plant_with_history()
     world, _, _ = read(undisturbed)
     shown = views(world, undisturbed.kernel.now)
     compact(undisturbed, tmp_path / "undisturbed")
     expected = names(undisturbed)
     for fatal in count(1):
-        plant = a_past()
+        plant = plant_with_history()
         folder = tmp_path / str(fatal)
         world, ledger, _ = read(plant)
         mortal = Mortal(plant.store, plant.control, fatal, after=after)
         try:
-            at_once(a_compactor(plant, folder, mortal).run_once(world, ledger))
+            at_once(make_compactor(plant, folder, mortal).run_once(world, ledger))
         except Died:
             found, _, _ = read(plant)
             assert views(found, plant.kernel.now) == shown, fatal
@@ -150,7 +150,7 @@ def test_compactor_recovers_from_death_at_any_file_write(
     target, name = (writer.os, "fsync") if moment == "os.fsync" else (writer, "sync_folder")
     real = getattr(target, name)
     for fatal in count(1):
-        plant = a_past()
+        plant = plant_with_history()
         folder = tmp_path / str(fatal)
         calls = count(1)
 
@@ -163,7 +163,7 @@ def test_compactor_recovers_from_death_at_any_file_write(
         with monkeypatch.context() as patched:
             patched.setattr(target, name, die)
             try:
-                at_once(a_compactor(plant, folder).run_once(world, ledger))
+                at_once(make_compactor(plant, folder).run_once(world, ledger))
             except Died:
                 pass
             else:
@@ -176,7 +176,7 @@ def test_compactor_recovers_from_death_at_any_file_write(
 
 
 def test_archive_of_another_ledger_is_refused(tmp_path: Path) -> None:
-    compact(a_past(), tmp_path)
+    compact(plant_with_history(), tmp_path)
     other = Plant(nodes=1)
     other.submit("a/only")
     other.wait(600_000)
@@ -193,7 +193,7 @@ def test_archive_of_another_ledger_is_refused(tmp_path: Path) -> None:
 
 
 def test_compactor_without_archive_warns_when_store_has_too_many_objects() -> None:
-    plant = a_past()
+    plant = plant_with_history()
     said: list[str] = []
     world, ledger, _ = read(plant)
     count_now = len(world.leases) + len(ledger.chain)
@@ -209,7 +209,7 @@ def test_compactor_without_archive_warns_when_store_has_too_many_objects() -> No
 
 
 def test_compactor_starts_when_enough_old_objects_exist(tmp_path: Path) -> None:
-    plant = a_past()
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
     hour = 3_600_000
     for keep, most, runs in ((0, 1000, False), (0, 10, True), (2 * hour, 10, False)):
@@ -223,7 +223,7 @@ def test_compactor_starts_when_enough_old_objects_exist(tmp_path: Path) -> None:
 
 
 def test_compactor_starts_before_its_hour_when_store_fills_up(tmp_path: Path) -> None:
-    plant = a_past()
+    plant = plant_with_history()
     compactor = Compactor(
         plant.store, plant.user.clock, folder=tmp_path, keep_closed=0, max_objects=10
     )

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import pytest
 from click.testing import CliRunner, Result
-from tests.archive.folder import a_data_folder
+from tests.archive.folder import make_data_folder
 
 from leasehold.cli import audit, backup, ledger
 
@@ -35,7 +35,7 @@ def spoilt(obj: dict[str, Any], how: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_data_folder(tmp_path_factory.mktemp("malformed") / "data")
+    return make_data_folder(tmp_path_factory.mktemp("malformed") / "data")
 
 
 def one_of(data: Path, kind: str) -> tuple[str, str, bytes]:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.archive.history import a_past, read
+from tests.archive.history import plant_with_history, read
 from tests.unit.shell.plant import Plant
 
 from leasehold.core.units import DAY, Millis
@@ -62,7 +62,7 @@ class _Owner:
 
 
 def test_requester_is_told_how_many_leases_were_archived(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+    owner = _Owner(plant_with_history(), tmp_path)
     told = owner.ask()
     assert (told.ended, told.problem, owner.woken) == (True, "", 1)
     assert told.compacted is not None
@@ -71,11 +71,11 @@ def test_requester_is_told_how_many_leases_were_archived(tmp_path: Path) -> None
 
 
 def test_repeated_request_joins_the_compaction_in_progress(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+    owner = _Owner(plant_with_history(), tmp_path)
     owner.rests = True
     first = owner.ask()
     assert (first.ended, first.compacted) == (False, None)
-    assert owner.ask().request == first.request, "somebody else, meanwhile"
+    assert owner.ask().request == first.request, "a second requester gets the same request"
     owner.rests = False
     last = owner.ask(first.request)
     assert last.ended
@@ -86,27 +86,27 @@ def test_repeated_request_joins_the_compaction_in_progress(tmp_path: Path) -> No
 
 
 def test_request_unknown_to_a_process_starts_a_new_compaction(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+    owner = _Owner(plant_with_history(), tmp_path)
     told = owner.ask("12345678-1")
     assert told.ended
     assert told.request != "12345678-1"
 
 
 def test_requested_retention_applies_to_one_compaction_only(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path, keep=DAY)
+    owner = _Owner(plant_with_history(), tmp_path, keep=DAY)
     assert owner.ask().compacted is None, "nothing is a day old"
     assert owner.ask(keep=0).compacted is not None
     assert owner.ask().compacted is None
 
 
 def test_request_without_archive_names_the_missing_setting(tmp_path: Path) -> None:
-    told = _Owner(a_past(), None).ask()
+    told = _Owner(plant_with_history(), None).ask()
     assert told.ended
     assert "ledger.archive" in told.problem
 
 
 def test_process_that_does_not_lead_gives_no_answer(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+    owner = _Owner(plant_with_history(), tmp_path)
     owner.leads = False
     assert at_once(owner.requests.ask("", None)) is None
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.archive.history import a_compactor, a_past, read
+from tests.archive.history import make_compactor, plant_with_history, read
 
 from leasehold.shell.archive import writer
 from leasehold.shell.archive.reader import Archive
@@ -15,9 +15,9 @@ from leasehold.sim.scenario.ledger import at_once, objects_of
 @pytest.fixture(scope="module")
 def archived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
-    plant = a_past()
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
-    at_once(a_compactor(plant, folder).run_once(world, ledger))
+    at_once(make_compactor(plant, folder).run_once(world, ledger))
     return folder
 
 
@@ -67,7 +67,7 @@ def test_missing_file_is_named(kind: str, archived: Path, tmp_path: Path) -> Non
 def test_compactor_keeps_objects_if_written_files_are_corrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant = a_past()
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
     before = [len(objects_of(plant.store, kind)) for kind in ("Lease", "LedgerBatch")]
     real = writer.put_file
@@ -78,7 +78,7 @@ def test_compactor_keeps_objects_if_written_files_are_corrupt(
         )
 
     said: list[str] = []
-    compactor = a_compactor(plant, tmp_path)
+    compactor = make_compactor(plant, tmp_path)
     compactor._alert = said.append
     with monkeypatch.context() as patched:
         patched.setattr(writer, "put_file", rot)

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.archive.history import a_compactor, a_past, read
+from tests.archive.history import make_compactor, plant_with_history, read
 from tests.archive.test_segments import archived as archived
 from tests.archive.test_segments import copied
 
@@ -107,7 +107,7 @@ def test_query_is_complete_with_bounded_memory(
 def test_fleet_at_past_instant_is_unchanged_by_archiving(tmp_path: Path) -> None:
     """The fleet at a past instant is the same before and after its leases are archived, and the
     earliest instant stays the same."""
-    plant = a_past()
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
     admin = Caller(user="admin", role=CallerRole.ADMIN)
     instants = sorted({each.start for each in world.leases.values()})
@@ -122,7 +122,7 @@ def test_fleet_at_past_instant_is_unchanged_by_archiving(tmp_path: Path) -> None
         return [[each["nodes"], each["earliest"]] for each in answers]
 
     before = seen(None)
-    at_once(a_compactor(plant, tmp_path).run_once(world, ledger))
+    at_once(make_compactor(plant, tmp_path).run_once(world, ledger))
     assert any(not each.is_open for each in Archive(tmp_path).leases(since=None, until=None))
     assert seen(Archive(tmp_path)) == before
     assert parse_instant(str(before[0][1])) == instants[0]  # type: ignore[index]

@@ -107,9 +107,9 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
 @pytest.mark.parametrize(
     "tool",
     [
-        pytest.param("cli_docs.py", id="the page of commands is what the commands say"),
-        pytest.param("query_docs.py", id="the page of the query API is what is answered"),
-        pytest.param("runbook_page.py", id="the runbook of the dashboard is the guide's"),
+        pytest.param("cli_docs.py", id="command reference"),
+        pytest.param("query_docs.py", id="query API reference"),
+        pytest.param("runbook_page.py", id="dashboard runbook"),
     ],
 )
 def test_generated_page_is_up_to_date(tool: str) -> None:

@@ -31,7 +31,7 @@ from tests.kubernetes.plane import (
 )
 from tests.kubernetes.probe import Probe
 from tests.kubernetes.replicas import holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 GROUP = API.partition("/")[0]
 RBAC_GROUP = "rbac.authorization.k8s.io"
@@ -164,7 +164,7 @@ def day(whole_day: Day, request: pytest.FixtureRequest) -> Iterator[Day]:
     told = whole_day.probe.judge(whole_day.probe.started(PROBES))
     whole_day.told.append(f"{request.node.name}: {told}")
     whole_day.clear()
-    all_is_well(whole_day.plane)
+    check_consistency(whole_day.plane)
 
 
 def _sweep(name: str, groups: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import Controller, Plane, plane_on
 from tests.kubernetes.probe import Probe
 from tests.kubernetes.replicas import holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 from tests.up.fuzz import CONFIG, SUBMISSIONS, seed_of_commit
 from tests.up.raw import Raw
 from tests.up.server import team
@@ -91,7 +91,7 @@ class Watched:
             client.close()
 
 
-def _change_hands(plane: Plane, replicas: dict[str, Controller], how: signal.Signals) -> int:
+def _replace_leader(plane: Plane, replicas: dict[str, Controller], how: signal.Signals) -> int:
     """End the leader, start a replacement, and return the leader's exit code."""
     name = holder(plane)
     gone = replicas.pop(name)
@@ -118,7 +118,7 @@ def test_mutated_manifests_stop_none_of_three_replicas(
         for part, how in enumerate(ENDS):
             sent.send(SUBMISSIONS * (part + 1) // 3, part)
             if how is not None:
-                codes.append(_change_hands(stormy, replicas, how))
+                codes.append(_replace_leader(stormy, replicas, how))
     finally:
         took = watched.stop()
     seconds = time.monotonic() - began
@@ -136,7 +136,7 @@ def test_mutated_manifests_stop_none_of_three_replicas(
     assert sent.found.counts["run accepted"] > SUBMISSIONS // 20
     assert sent.found.counts["edit accepted"] > 0
     stormy.until(lambda: all(each.get("status", {}).get("closed") for each in stormy.all("leases")))
-    all_is_well(stormy)
+    check_consistency(stormy)
     assert [each.stop() for each in replicas.values()] == [0, 0, 0]
 
 

@@ -112,7 +112,7 @@ def test_rules_and_panels_use_only_exported_metrics_and_labels(exported: Exporte
         assert each["selectors"], words
         known: set[str] = set(OF_TARGETS)
         for selector in each["selectors"]:
-            assert selector["name"] in exported, f"{words}: nobody tells {selector['name']}"
+            assert selector["name"] in exported, f"{words}: no metric {selector['name']}"
             labels = exported[selector["name"]]
             known |= set(labels)
             assert set(selector["labels"]) <= set(labels), words

@@ -35,7 +35,7 @@ def test_kubectl_apply_and_diff_follow_changes_of_a_file(kubectl: Kubectl) -> No
     assert "configured" in kubectl.ok("apply", "-f", changed)
     assert kubectl.ok(*read) == "1h"
     assert "configured" in kubectl.ok("apply", "-f", path)
-    assert kubectl.ok(*read) == "", "what is no longer in the file is removed"
+    assert kubectl.ok(*read) == "", "fields that are no longer in the file are removed"
 
 
 def test_kubectl_server_side_apply_reports_conflicts_and_drops_fields(kubectl: Kubectl) -> None:
@@ -52,7 +52,7 @@ def test_kubectl_server_side_apply_reports_conflicts_and_drops_fields(kubectl: K
     read = ("get", "run", "ssa", "-o", "jsonpath={.spec.runtime.maxDuration}")
     assert kubectl.ok(*read) == "8h"
     kubectl.ok("apply", "--server-side", "-f", kubectl.file(run("ssa")))
-    assert kubectl.ok(*read) == "", "what its manager no longer names is removed"
+    assert kubectl.ok(*read) == "", "fields that the manager no longer names are removed"
 
 
 def test_kubectl_creates_edits_replaces_patches_and_labels_a_run(kubectl: Kubectl) -> None:
@@ -201,7 +201,7 @@ def test_kubectl_delete_waits_for_finalizers(kubectl: Kubectl, facade: Facade) -
     due = time.monotonic() + DEADLINE_S
     while "deletionTimestamp" not in (obj := facade.ask("GET", f"{RUNS}/held").json)["metadata"]:
         assert time.monotonic() < due
-    assert obj["metadata"]["finalizers"], "it is not the user's to remove"
+    assert obj["metadata"]["finalizers"], "a user cannot remove this finalizer"
     obj["metadata"]["finalizers"] = []
     assert facade.ask("PUT", f"{RUNS}/held", obj, caller=SYSTEM).status == 200
     assert deleting.wait() == 0

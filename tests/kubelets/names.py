@@ -56,9 +56,9 @@ class Names:
             if endpoint.get("hostname") == host
             for address in endpoint["addresses"]
         ]
-        return found or self._late(host, service, namespace)
+        return found or self._future_addresses(host, service, namespace)
 
-    def _late(self, host: str, service: str, namespace: str) -> list[str]:
+    def _future_addresses(self, host: str, service: str, namespace: str) -> list[str]:
         """Return the addresses that the endpoints will have.
 
         The endpoint controller postpones a Service whose slices it has just changed ("informer

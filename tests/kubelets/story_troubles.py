@@ -151,7 +151,7 @@ def test_foreign_pod_started_before_bind_keeps_its_gpus(
     gate = Gate(fleet.cluster)
     try:
         decider = fleet.controller("gated", server=gate.server)
-        gate.keep_back("POST", "/binding")
+        gate.hold_back("POST", "/binding")
         fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(counting("second", 4)))
         fleet.until(lambda: gate.kept > 0)
         [lease] = fleet.leases_of("second")
@@ -159,7 +159,7 @@ def test_foreign_pod_started_before_bind_keeps_its_gpus(
         theirs = fleet.kubectl.file(foreign_pod("first", taken, 4))
         fleet.kubectl.ok("apply", "-f", theirs)
         fleet.until(lambda: _phase(fleet, "other", "first") == "Running")
-        gate.let_on()
+        gate.release()
         fleet.until_phase("second", "Running")
         assert fleet.closings("second") == ["Fail"]
         assert {each["status"].get("cause") for each in fleet.leases_of("second")

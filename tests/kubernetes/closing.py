@@ -8,7 +8,7 @@ import warnings
 from aiohttp import web
 
 
-async def hear_of_the_last(listening: socket.socket) -> None:
+async def finish_accepting(listening: socket.socket) -> None:
     """Stop accepting connections, and wait until the server knows those that it has accepted.
 
     If a server is closed in the turn that accepts a connection, asyncio leaves that connection
@@ -26,7 +26,7 @@ async def close_all(runner: web.AppRunner, listening: socket.socket) -> None:
     The runner alone does not close a connection that is accepted meanwhile or whose client does
     not read, and does not end a request whose client has gone.
     """
-    await hear_of_the_last(listening)
+    await finish_accepting(listening)
     assert runner.server is not None
     for connection in runner.server.connections:
         if connection.transport is not None:

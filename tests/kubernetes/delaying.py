@@ -59,7 +59,7 @@ class Delaying(Beside):
     def server(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    def move_away(self, round_trip_s: float) -> None:
+    def set_round_trip(self, round_trip_s: float) -> None:
         """Let a round trip take `round_trip_s` from now on."""
         self.do(lambda: setattr(self, "_half", round_trip_s / 2))
 

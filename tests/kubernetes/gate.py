@@ -19,11 +19,11 @@ class Gate(Unreliable):
         self.answers: list[int] = []  # the API server's answers to them, after their release
         super().__init__(cluster, every=NEVER)
 
-    def keep_back(self, method: str, part: str) -> None:
+    def hold_back(self, method: str, part: str) -> None:
         """Hold back requests of `method` with `part` in their path, from now on."""
         self._wanted = (method, part)
 
-    def let_on(self) -> None:
+    def release(self) -> None:
         """Release the requests that were held back, even those whose client has gone."""
         self._wanted = None
         self._loop.call_soon_threadsafe(self._open.set)

@@ -4,7 +4,7 @@ but no more bytes arrive."""
 import asyncio
 
 from tests.beside import Beside
-from tests.kubernetes.closing import hear_of_the_last
+from tests.kubernetes.closing import finish_accepting
 
 
 class Partition(Beside):
@@ -38,7 +38,7 @@ class Partition(Beside):
         try:
             await asyncio.Event().wait()
         finally:
-            await hear_of_the_last(listening.sockets[0])
+            await finish_accepting(listening.sockets[0])
             listening.close()
             for link in list(self._links):
                 link.cancel()

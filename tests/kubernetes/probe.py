@@ -50,7 +50,7 @@ class Probe:
         assert made.status == 201, made.body
         phase = ""
         while phase != "Running":
-            assert time.monotonic() - began < DEADLINE_S, f"{path} is {phase or 'not looked at'}"
+            assert time.monotonic() - began < DEADLINE_S, f"{path} is {phase or 'not considered'}"
             time.sleep(0.01)
             asked = time.monotonic()
             phase = client.ask("GET", path).json.get("status", {}).get("phase", "")

@@ -8,7 +8,7 @@ from typing import Any
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import API, Plane, budget, job, plane_on
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 from leasehold.sim.machines import NodeIs
 
@@ -50,7 +50,7 @@ def test_force_deleted_pod_keeps_its_lease_until_kubelet_reports_its_end(plane: 
     plane.until_phase("train", "Running")
     assert _closed(plane) == ["Fail"]
     plane.until(lambda: name not in [each["metadata"]["name"] for each in plane.pods()])
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_completed_pod_stays_for_its_log_and_can_be_deleted(plane: Plane) -> None:
@@ -83,7 +83,7 @@ def test_pod_of_failed_attempt_stays_for_its_log(installed: Cluster, tmp_path: P
         assert "deletionTimestamp" not in _pod(plane, first)["metadata"]
         plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
         plane.until(lambda: plane.pods() == [])
-        all_is_well(plane)
+        check_consistency(plane)
 
 
 def _pod(plane: Plane, pod: Any) -> Any:
@@ -142,7 +142,7 @@ def test_eviction_is_allowed_while_a_spare_can_take_over(plane: Plane) -> None:
     assert plane.run("train")["status"]["attempt"] == 1
     # The only spare is used: the budget allows no further eviction.
     plane.until(lambda: plane.get(path)["spec"]["minAvailable"] == 2)
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_run_on_deleted_node_starts_again_elsewhere(plane: Plane) -> None:
@@ -157,7 +157,7 @@ def test_run_on_deleted_node_starts_again_elsewhere(plane: Plane) -> None:
     assert {each["spec"]["nodeName"] for each in _live(plane)} == {"n1", "n2"} - {node}
     assert _closed(plane) == ["NodeFailure"]
     plane.until(lambda: len(plane.pods()) == 1)  # the pod on the deleted node is removed
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_cordoned_node_keeps_its_runs_and_gets_no_new_ones(plane: Plane) -> None:
@@ -174,7 +174,7 @@ def test_cordoned_node_keeps_its_runs_and_gets_no_new_ones(plane: Plane) -> None
     assert plane.run("first")["status"]["phase"] == "Running"
     plane.kubectl.ok("uncordon", other)
     plane.until_phase("second", "Running")
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_deleted_leases_stay_and_are_closed_normally(plane: Plane) -> None:
@@ -193,7 +193,7 @@ def test_deleted_leases_stay_and_are_closed_normally(plane: Plane) -> None:
     plane.exit_all(plane.run("goes-on")["metadata"]["uid"])
     plane.until_phase("goes-on", "Completed")
     assert _closed(plane) == ["Completed", "Completed"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_run_starts_again_when_kubelet_rejects_its_pod(
@@ -206,7 +206,7 @@ def test_run_starts_again_when_kubelet_rejects_its_pod(
     _running(plane, job("train", 8))
     assert _closed(plane) == ["Fail"]
     assert plane.run("train")["status"]["attempt"] == 2
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_definitions_can_be_upgraded_while_runs_go_on(plane: Plane) -> None:
@@ -217,4 +217,4 @@ def test_definitions_can_be_upgraded_while_runs_go_on(plane: Plane) -> None:
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("after", 8)))
     plane.until_phase("after", "Running")
     assert plane.run("before")["status"]["phase"] == "Running"
-    all_is_well(plane)
+    check_consistency(plane)

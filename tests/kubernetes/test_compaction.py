@@ -9,7 +9,7 @@ from tests.kubernetes.asking import answering, grant
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import Plane, budget, job, plane_on
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 
 @pytest.fixture
@@ -80,9 +80,11 @@ def test_user_without_compact_verb_cannot_compact_ledger(working: Plane) -> None
         said = _compact(working, "--keep", "0s", user=user)
         assert f"{user} may not compact the ledger" in said
         assert "the verb compact on ledgers.rq.davidlangworthy.io" in said
-    assert "cannot" in _compact(working, "--keep", "0s", user="bob"), "he may not even ask"
+    assert "cannot" in _compact(working, "--keep", "0s", user="bob"), (
+        "bob may not even send queries"
+    )
     assert sorted(_leases(working)) == ["long", "short"]
-    all_is_well(working)
+    check_consistency(working)
 
 
 def test_malformed_compaction_request_is_refused_with_explanation(working: Plane) -> None:

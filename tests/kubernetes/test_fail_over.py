@@ -12,7 +12,7 @@ from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.gate import Gate
 from tests.kubernetes.plane import Controller, Plane, budget, job, plane_on
 from tests.kubernetes.replicas import bound, epoch, holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def gate(installed: Cluster) -> Iterator[Gate]:
     found.stop()
 
 
-def _two(plane: Plane, gate: Gate) -> tuple[Controller, Controller]:
+def _start_two(plane: Plane, gate: Gate) -> tuple[Controller, Controller]:
     """Start two controllers: the first, behind the gate, leads; the second is a standby."""
     first = plane.controller("first", server=gate.server)
     plane.until(lambda: holder(plane) == "first")
@@ -48,23 +48,23 @@ def test_late_bind_of_deposed_leader_is_refused(
     try:
         plane.until(lambda: holder(plane) == "first")
         plane.controller("second", server=other.server)
-        gate.keep_back("POST", "/binding")
-        other.keep_back("POST", "/binding")
+        gate.hold_back("POST", "/binding")
+        other.hold_back("POST", "/binding")
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 16)))
         plane.until(lambda: gate.kept == 2)
         first.process.send_signal(signal.SIGSTOP)
         plane.until(lambda: other.kept == 2)  # the successor has read the head, too
-        gate.let_on()
+        gate.release()
         plane.until(lambda: len(gate.answers) == 2)
         assert gate.answers == [409, 409]
         assert bound(plane) == []
-        other.let_on()
+        other.release()
         plane.until_phase("train", "Running")
         first.process.send_signal(signal.SIGCONT)
         plane.until(lambda: "tenure lost" in first.log())
         assert other.answers == [201, 201]
         assert len(plane.pods()) == 2
-        all_is_well(plane)
+        check_consistency(plane)
     finally:
         first.process.send_signal(signal.SIGCONT)
         plane.stop_controllers()
@@ -80,22 +80,22 @@ def test_next_leader_preempts_once_when_leader_dies_during_resolution(
     """The first leader's Resolution is stored but not committed: the next leader draws its own."""
     with plane_on(installed, tmp_path, SETTINGS + CUTTING) as plane:
         plane.kubelets.add("n1", "n2")
-        first, _ = _two(plane, gate)
+        first, _ = _start_two(plane, gate)
         jobs = [job("one", 8), job("two", 8)]
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(gpus=16), *jobs))
         plane.until_phase("one", "Running")
         plane.until_phase("two", "Running")
-        gate.keep_back("POST", "/resolutions")
+        gate.hold_back("POST", "/resolutions")
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(gpus=8)))
         plane.until(lambda: gate.kept == 1)
         first.process.kill()
         first.process.wait()
-        gate.let_on()
+        gate.release()
         plane.until(lambda: gate.answers == [201])
         plane.until(lambda: holder(plane) == "second")
         plane.until(lambda: _phases(plane).count("Running") == 1)
         assert len(plane.all("resolutions")) == 1
-        all_is_well(plane)
+        check_consistency(plane)
         plane.stop_controllers()
 
 
@@ -105,7 +105,7 @@ def _phases(plane: Plane) -> list[str]:
 
 def test_leader_cut_off_from_api_server_becomes_standby_again(plane: Plane, gate: Gate) -> None:
     plane.kubelets.add("n1", "n2")
-    first, _ = _two(plane, gate)
+    first, _ = _start_two(plane, gate)
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("before", 8)))
     plane.until_phase("before", "Running")
     gate.cut()
@@ -119,7 +119,7 @@ def test_leader_cut_off_from_api_server_becomes_standby_again(plane: Plane, gate
     assert (holder(plane), epoch(plane)) == ("second", sealed)
     assert len(plane.pods()) == 2
     assert took < 60
-    all_is_well(plane)
+    check_consistency(plane)
     plane.stop_controllers()
 
 
@@ -133,12 +133,12 @@ def test_leader_cut_off_from_api_server_still_stops_on_sigterm(plane: Plane, gat
 
 def test_tenure_lost_before_first_decision_is_logged_and_regained(plane: Plane, gate: Gate) -> None:
     """The leader has not read the lottery's key yet."""
-    gate.keep_back("GET", "/secrets/")
+    gate.hold_back("GET", "/secrets/")
     first = plane.controller("first", server=gate.server)
     plane.until(lambda: gate.kept == 1)
     gate.cut()
     plane.until(lambda: "tenure lost" in first.log())
-    gate.let_on()
+    gate.release()
     gate.mend()
     plane.until(lambda: first.log().count("tenure gained") == 2)
     plane.until(lambda: epoch(plane) > 0)
@@ -158,7 +158,7 @@ def test_runs_continue_after_restart_of_api_server_or_etcd(plane: Plane, program
     plane.until(lambda: plane.kubectl("apply", "-f", file).code == 0)
     plane.until_phase("after", "Running")
     assert len(plane.all("leases")) == 2
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_api_service_is_removed_when_all_replicas_have_stopped(plane: Plane) -> None:
@@ -177,7 +177,7 @@ def test_api_service_is_removed_when_it_is_configured_off(
 ) -> None:
     with plane_on(installed, tmp_path, SETTINGS) as plane, answering(plane) as asked:
         asked.kill_controllers()
-        assert asked.get(API_SERVICE)["kind"] == "APIService", "nobody could take it down"
+        assert asked.get(API_SERVICE)["kind"] == "APIService", "no controller was left to remove it"
         (tmp_path / "config.yaml").write_text(f"{SETTINGS}query.aggregated: false\n")
         asked.controller("b", "--questions", "127.0.0.1:0")
         asked.until(lambda: asked.get(API_SERVICE).get("code") == 404)

@@ -52,14 +52,14 @@ def test_connection_accepted_while_gate_stops_is_closed(cluster: Cluster) -> Non
 def test_request_held_at_gate_ends_when_gate_stops(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _stop_while_two_wait(cluster)
+    _stop_while_two_requests_wait(cluster)
     gc.collect()  # collects the gate, too, and warns of any task that was left
     assert caplog.messages == []
 
 
-def _stop_while_two_wait(cluster: Cluster) -> None:
+def _stop_while_two_requests_wait(cluster: Cluster) -> None:
     gate = Gate(cluster)
-    gate.keep_back("GET", PATH)
+    gate.hold_back("GET", PATH)
     gone, waiting = _ask(gate, PATH), _ask(gate, PATH)
     _until(lambda: gate.kept == 2)
     gone.close()

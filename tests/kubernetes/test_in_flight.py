@@ -7,7 +7,7 @@ from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.gate import Gate
 from tests.kubernetes.plane import budget, job, plane_on
 from tests.kubernetes.replicas import renewed
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 AT_ONCE = 2
 PODS = 6
@@ -24,16 +24,16 @@ def test_tenure_is_renewed_while_binds_use_all_requests_in_flight(
         try:
             plane.controller(server=gate.server)
             plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget()))
-            gate.keep_back("POST", "/binding")
+            gate.hold_back("POST", "/binding")
             plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("train", 8 * PODS)))
             plane.until(lambda: gate.kept >= AT_ONCE)
             for _ in range(3):
                 before = renewed(plane)
                 plane.until(lambda before=before: renewed(plane) > before)
             assert gate.kept == AT_ONCE
-            gate.let_on()
+            gate.release()
             plane.until_phase("train", "Running")
-            all_is_well(plane)
+            check_consistency(plane)
         finally:
             plane.stop_controllers()
             gate.stop()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 from tests.kubernetes.plane import Controller, Plane, budget, job
 from tests.kubernetes.replicas import epoch, holder, start
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 MOMENTS = int(os.environ.get("SOAK_MOMENTS", "10"))
 SEED = int(os.environ.get("SOAK_SEED", "14"))
@@ -68,7 +68,7 @@ def test_leader_lost_at_random_moments_is_followed_by_another_replica(
             replicas[first] = plane.controller(first)
     leases = plane.all("leases")
     assert {each["status"]["closureReason"] for each in leases} == {"Completed"}
-    all_is_well(plane)
+    check_consistency(plane)
     told = [
         f"{how} {len(each)} (median {statistics.median(each):.1f} s, worst {max(each):.1f} s)"
         for how, each in took.items()

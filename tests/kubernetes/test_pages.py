@@ -90,7 +90,7 @@ def test_pages_behind_proxy_show_what_the_visitor_may_see(
     settings = f"{SETTINGS}\nweb: {{identityHeader: X-Forwarded-User, clientCA: {proxy}}}\n"
     port = free_port()
     with plane_on(installed, tmp_path, settings) as plane:
-        _let_see(plane, "ann", "team")
+        _grant_view(plane, "ann", "team")
         plane.kubelets.add("n1")
         plane.controller("a", "--pages", f"127.0.0.1:{port}")
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8)))
@@ -116,7 +116,7 @@ def test_pages_behind_proxy_show_what_the_visitor_may_see(
             FrontDoor(port, None).see("", "ann")
 
 
-def _let_see(plane: Plane, user: str, namespace: str) -> None:
+def _grant_view(plane: Plane, user: str, namespace: str) -> None:
     group = "rbac.authorization.k8s.io"
     made = plane.cluster.client.ask(
         "POST",

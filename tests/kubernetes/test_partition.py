@@ -8,7 +8,7 @@ import pytest
 from tests.kubernetes.partition import Partition
 from tests.kubernetes.plane import Controller, Plane, budget, job
 from tests.kubernetes.replicas import epoch, holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 NODES = [f"n{number}" for number in range(16)]
 HALF: dict[str, object] = {"locality": {"groupGPUs": 64}}
@@ -51,6 +51,6 @@ def test_leader_cut_off_from_api_server_stops_before_another_leads(
     time.sleep(1)  # time for requests that it had sent or still means to send
     assert {pod["metadata"]["uid"] for pod in plane.pods()} == there
     assert (epoch(plane), holder(plane)) == (sealed, "b")
-    all_is_well(plane)
+    check_consistency(plane)
     assert second.stop() == 0
     plane.until(lambda: holder(plane) == "a")  # the first replica contends again

@@ -57,11 +57,11 @@ def test_three_replicas_with_very_slow_api_server_are_not_ready(plane: Plane) ->
     try:
         replicas = [plane.controller(name, server=way.server) for name in NAMES]
         plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
-        way.move_away(3.0)
+        way.set_round_trip(3.0)
         plane.until(lambda: all(asked(each, "/readyz")[0] == 503 for each in replicas))
         plane.until(lambda: not any(leading(replicas)))
         assert all(asked(each, "/livez")[0] == 200 for each in replicas)
-        way.move_away(0.0)
+        way.set_round_trip(0.0)
         plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
         assert sum(leading(replicas)) == 1
     finally:

@@ -65,7 +65,7 @@ def _wait_for_policies(cluster: Cluster) -> None:
         time.sleep(0.1)
     made = As(cluster, "ann")
     while "finalizers" not in made.create(f"{RUNS}?dryRun=All", job("tried", 8)).json["metadata"]:
-        assert time.monotonic() < due, "Runs are not held at birth"
+        assert time.monotonic() < due, "created Runs have no finalizer yet"
         time.sleep(0.1)
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound, epoch, holder, start
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 from leasehold.core.ledger.head import FORMAT
 
@@ -33,7 +33,7 @@ def test_killed_leader_is_followed_by_another_replica(plane: Plane, when: str) -
     assert len(plane.pods()) == 64
     plane.exit_all(run["metadata"]["uid"])
     plane.until_phase("wide", "Completed")
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 WIDE: dict[str, object] = {"locality": {"groupGPUs": 512}}
@@ -62,7 +62,7 @@ def test_leader_paused_past_its_tenure_changes_nothing_when_it_resumes(plane: Pl
     assert {pod["metadata"]["uid"] for pod in plane.pods()} == there
     assert epoch(plane) == sealed
     assert holder(plane) != first
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def _in_one_group(gpus: int) -> dict[str, object]:
@@ -79,7 +79,7 @@ def test_leader_that_is_stopped_hands_over_to_another_replica(plane: Plane) -> N
     plane.until(lambda: holder(plane) not in ("", first))
     plane.exit_all(plane.run("train")["metadata"]["uid"])
     plane.until_phase("train", "Completed")
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_replica_that_does_not_know_ledger_format_does_not_lead(plane: Plane) -> None:

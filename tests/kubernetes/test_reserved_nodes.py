@@ -3,7 +3,7 @@ placed only there."""
 
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 TAINT = "rq.davidlangworthy.io/fleet"
 
@@ -25,7 +25,7 @@ def test_reserved_node_takes_leasehold_pods(plane: Plane) -> None:
     assert [pod["spec"]["nodeName"] for pod in bound(plane)] == ["n1"]
     keys = [each["key"] for each in bound(plane)[0]["spec"]["tolerations"]]
     assert TAINT in keys
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_spares_use_only_reserved_nodes_and_run_without_any_says_so(plane: Plane) -> None:
@@ -39,4 +39,4 @@ def test_spares_use_only_reserved_nodes_and_run_without_any_says_so(plane: Plane
     plane.kubectl.ok("taint", "node", "n1", f"{TAINT}=:NoSchedule")
     plane.until_phase("train", "Running")
     assert (_leased_nodes(plane, "Spare"), _leased_nodes(plane, "Active")) == ({"n1"}, {"n2"})
-    all_is_well(plane)
+    check_consistency(plane)

@@ -11,7 +11,7 @@ from tests.kubernetes.gate import Gate
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound, epoch, holder
 from tests.kubernetes.unreliable import Unreliable
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 # A whole minute of it in `make soak-kube`.
 TROUBLED_S = 60.0 if "SOAK_MOMENTS" in os.environ else 8.0
@@ -47,7 +47,7 @@ def test_runs_complete_once_when_every_fifth_request_fails_for_three_replicas(
         assert len(plane.all("leases")) == 2 * len(names)  # one per pod: no pod was started twice
         assert len({pod["metadata"]["name"] for pod in bound(plane)}) == 2 * len(names)
         print(f"{troubled} requests failed under {len(names)} runs; epoch {seen}")
-        all_is_well(plane)
+        check_consistency(plane)
     finally:
         plane.stop_controllers()
         way.stop()
@@ -69,7 +69,7 @@ def test_deposed_leader_that_resumes_leaves_its_successors_pods_alone(
             plane.controller(name, server=gate.server)
         first.process.send_signal(signal.SIGSTOP)
         plane.until(lambda: holder(plane) in ("second", "third"))
-        gate.keep_back("POST", "/binding")
+        gate.hold_back("POST", "/binding")
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("after", 16)))
         plane.until(lambda: gate.kept == 2)
         there = {pod["metadata"]["uid"] for pod in plane.pods()}
@@ -80,11 +80,11 @@ def test_deposed_leader_that_resumes_leaves_its_successors_pods_alone(
         assert {pod["metadata"]["uid"] for pod in plane.pods()} == there
         assert len(bound(plane)) == 1
         assert not any("deletionTimestamp" in pod["metadata"] for pod in plane.pods())
-        gate.let_on()
+        gate.release()
         plane.until_phase("after", "Running")
         assert gate.answers == [201, 201]
         assert epoch(plane) == sealed
-        all_is_well(plane)
+        check_consistency(plane)
     finally:
         first.process.send_signal(signal.SIGCONT)
         plane.stop_controllers()

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.kubernetes.plane import API, RUNS, Plane, budget, job
 from tests.kubernetes.unreliable import Unreliable
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 from leasehold.sim.machines import NodeIs
 
@@ -29,7 +29,7 @@ def test_runs_complete_once_when_every_fifth_request_fails(
         assert way.troubled > 10
         way.heal()
         assert len(plane.all("leases")) == len(names)  # no run was started twice
-        all_is_well(plane)
+        check_consistency(plane)
     finally:
         plane.stop_controllers()
         way.stop()
@@ -47,7 +47,7 @@ def test_deleted_pod_ends_its_attempt_and_run_starts_again(plane: Plane) -> None
     plane.until_phase("train", "Running")
     closed = [each["status"] for each in plane.all("leases") if each.get("status")]
     assert [each["closureReason"] for each in closed] == ["Fail"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_deleted_run_is_removed_after_its_leases_are_canceled(plane: Plane) -> None:
@@ -57,7 +57,7 @@ def test_deleted_run_is_removed_after_its_leases_are_canceled(plane: Plane) -> N
     plane.until_phase("train", "Running")
     plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
     assert [each["status"]["closureReason"] for each in plane.all("leases")] == ["Canceled"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def test_run_is_requeued_when_its_node_is_dead_but_not_when_silent(
@@ -80,7 +80,7 @@ def test_run_is_requeued_when_its_node_is_dead_but_not_when_silent(
     assert placed == {"n1", "n2"} - {node}
     closed = [each["status"] for each in plane.all("leases") if each.get("status")]
     assert [each["closureReason"] for each in closed] == ["NodeFailure"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def _is_ready(plane: Plane, node: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound, holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 CLAIMS = "/api/v1/namespaces/team/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -91,7 +91,7 @@ def test_pod_is_placed_on_node_that_reaches_all_its_volumes(plane: Plane) -> Non
     plane.until_phase("two", "Running")
     assert {pod["spec"]["nodeName"] for pod in _pods_of(plane, "two")} == {"n3"}
     assert "was edited" not in third.log()
-    all_is_well(plane)
+    check_consistency(plane)
     plane.stop_controllers()
     _delete(plane, *(f"{CLAIMS}/{each}" for each in ("here", "there")),
           *(f"{VOLUMES}/{each}" for each in ("here", "there")))  # fmt: skip

@@ -3,7 +3,7 @@
 from tests.kubernetes.plane import Plane
 
 
-def all_is_well(plane: Plane) -> None:
+def check_consistency(plane: Plane) -> None:
     """Assert that the ledger verifies, that the audit finds nothing, and that no machine saw a GPU
     used twice."""
     for words, said in ((("ledger", "verify"), "ledger verify: ok"), (("audit",), "audit: ok")):

@@ -26,7 +26,7 @@ def test_public_class_names_are_unique() -> None:
     found = shared((str(each.relative_to(PRODUCT)), each.read_text()) for each in files)
 
     assert len(files) > 300
-    assert not found, f"name one of each by what it is there: {found}"
+    assert not found, f"rename one class of each pair: {found}"
 
 
 def test_name_defined_in_two_files_is_found() -> None:

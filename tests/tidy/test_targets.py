@@ -29,7 +29,7 @@ def test_every_test_belongs_to_a_target() -> None:
         assert any(eval(each, {}, marks) for each in expressions), marks
         assert sum(eval(each, {}, marks) for each in expressions) == 1 + (
             marks["seeds"] and not marks["long"] and not marks["kube"]
-        ), "a test is played twice, and it does not play more seeds the second time"
+        ), "a test is in two targets, and the second does not play more seeds"
 
 
 def test_target_test_all_has_every_test_target_but_rare_ones() -> None:

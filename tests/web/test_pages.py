@@ -213,6 +213,8 @@ def test_alert_links_to_its_section_of_the_runbook(tmp_path: Path) -> None:
     sections = re.findall(r'href="/ui/runbook#([^"]+)"', visit.see("/ui/").text)
     assert set(sections) == {"a-failed-node"}
     runbook = visit.see("/ui/runbook").text
-    assert '<a href="#a-failed-node">A failed node</a>' in runbook, "it says what is of use now"
+    assert '<a href="#a-failed-node">A failed node</a>' in runbook, (
+        "the runbook links to the section"
+    )
     for each in ("a-failed-node", "drain", "leaseholdoverdrawn", "leaseholdactivationstuck"):
         assert f'<h2 id="{each}">' in runbook

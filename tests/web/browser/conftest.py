@@ -63,7 +63,7 @@ class Guest:
             self.wrong.append(f"asks another host: {url}")
 
     def _opened(self, dialog: object) -> None:
-        self.wrong.append("a script of somebody else's ran")
+        self.wrong.append("a foreign script ran")
         dialog.dismiss()  # type: ignore[attr-defined]
 
     def sign_in(self, link: str) -> None:

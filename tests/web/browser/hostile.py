@@ -79,7 +79,7 @@ class Hostile:
         await self._server.serve(sockets=[self._listener])
 
     async def _ask(self, _visitor: Visitor, question: str, params: Mapping[str, str]) -> Answered:
-        asked = _as_the_story_has_it(question, params)
+        asked = _with_known_names(question, params)
         answered = await self._questions.answer(ADMIN, question, asked)
         return Answered(answered.now, self._theirs(answered.found))
 
@@ -102,7 +102,7 @@ class Hostile:
         return f"{self.text}\n{self.text}"
 
 
-def _as_the_story_has_it(question: str, params: Mapping[str, str]) -> dict[str, str]:
+def _with_known_names(question: str, params: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters with hostile names replaced by names that exist in the scenario."""
     names = {"namespace": "vision", "run": "train", "node": "a-00"}
     asked = {key: names.get(key, value) for key, value in params.items()}
