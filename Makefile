@@ -118,7 +118,7 @@ pictures:
 
 # The control plane is killed 200 times while it works; takes about ten minutes.
 test-kills: $(TEST)
-	$(BIN)/python -m tests.up.storm --kills 200
+	$(BIN)/python -m tests.up.kills --kills 200
 
 coverage: $(TEST)
 	$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term-missing:skip-covered \
@@ -151,7 +151,7 @@ test-mutants: $(TEST)
 
 # Those that simulations of three controllers must catch, with the number of seeds it takes.
 test-mutants-sim: $(TEST)
-	$(BIN)/python tests/mutants/storm.py
+	$(BIN)/python tests/mutants/run_simulated.py
 
 # The product against a second implementation, on random stories; `SEEDS=0..1999` asks for more.
 SEEDS ?= 0..499
@@ -171,9 +171,9 @@ endif
 
 # How fast that goes, for 200 nodes; writes build/bench-sim.json.
 bench-sim: $(TEST)
-	$(BIN)/python -m bench.storm
+	$(BIN)/python -m bench.simulation
 
-# Seeds for so many hours; those that failed are left in build/storm.
+# Seeds for so many hours; those that failed are left in build/faults.
 HOURS ?= 1
 soak: $(TEST)
 	$(BIN)/python tools/soak.py --hours $(HOURS) --workers $(WORKERS)

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from bench import admit, embedded, limits, line, naive, plans, rebuild, web
+from bench import admit, embedded, limits, naive, plans, queue, rebuild, web
 
 T = TypeVar("T")
 NODES, LEASES = 10_000, 50_000
@@ -67,9 +67,9 @@ def main() -> None:
 def _lines(report: Callable[..., None]) -> None:
     """A turn with 3,000 runs in line, for want of GPUs and for want of money."""
     for name, cap in (("gpus", 100_000), ("money", 8)):
-        cost = _alone(line.turn_ms, 3_000, cap)
-        shorter = _alone(line.turn_ms, 1_000, cap)
-        apart = _alone(line.turn_ms_apart, 1_000, cap)
+        cost = _alone(queue.turn_ms, 3_000, cap)
+        shorter = _alone(queue.turn_ms, 1_000, cap)
+        apart = _alone(queue.turn_ms_apart, 1_000, cap)
         beside = f"{cost / shorter:.1f}x a third of them; each for itself {apart / shorter:,.0f}x"
         report(f"line_3000_{name}_ms", cost, "< 50", beside)
 

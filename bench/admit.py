@@ -5,9 +5,9 @@ from time import process_time
 from msgspec.structs import replace
 
 from bench.worlds import NOW, empty_world, fill, mixed_runs
-from leasehold.control.scheduling.wishes import next_attempts, wish_for
+from leasehold.control.scheduling.requests import next_attempts, wish_for
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import admit
+from leasehold.core.admission.admit import admit
 from leasehold.core.facts import Closed, Opened, Run
 from leasehold.core.units import SECOND
 from leasehold.core.verdicts import Admitted

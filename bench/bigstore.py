@@ -12,15 +12,15 @@ from pathlib import Path
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.sqlite.group import GroupStore
-from leasehold.core.facts import Closed, Closure, Lease, Opened, Relation, Role, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason, Lease, Opened, Relation, Role
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, line
 from leasehold.core.ledger.chain import GENESIS, canonical
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.store import Create, PatchStatus, StoreError, Write
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.ledger import SHARD, batch_name
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.ledger.commit import SHARD, batch_name
 
 NODES, GPUS = 64, 8
 TEAMS = 20
@@ -131,7 +131,7 @@ class Past:
         for lease in opened:
             from msgspec.structs import replace
 
-            over = Closure(why=Why(reason=Closed.COMPLETED), at=end, batch=self._seq)
+            over = Closure(why=ClosureReason(reason=Closed.COMPLETED), at=end, batch=self._seq)
             done = replace(lease, closed=over)
             writes.append(PatchStatus("Lease", "", lease.name, lease_status(done)))
         await self._all(writes)

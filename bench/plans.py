@@ -5,13 +5,13 @@ from time import process_time
 from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs, owners
 from leasehold.control.scheduling.plans import enter, plan_for
 from leasehold.control.scheduling.queue_pass import QueuePass
-from leasehold.control.scheduling.wishes import wish_for
+from leasehold.control.scheduling.requests import wish_for
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import admit
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
-from leasehold.core.decisions.site import choose_site
+from leasehold.core.admission.admit import admit
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import Lease, Opened, Relation, Role
+from leasehold.core.preemption.resolve import PlannedSite, Resolved, resolve
+from leasehold.core.preemption.site import choose_site
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.world import World

@@ -6,11 +6,11 @@ from time import process_time
 import msgspec
 
 from bench.worlds import NOW, empty_world, owners
-from leasehold.core.facts import Closed, Closure, Lease, Opened, Relation, Role, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason, Lease, Opened, Relation, Role
 from leasehold.core.objects.lease import lease_to_wire, leases_from_json
 from leasehold.core.units import MINUTE
 from leasehold.core.world.world import World
-from leasehold.shell.recover import fold_leases
+from leasehold.shell.loop.recover import fold_leases
 
 
 def lease_objects(count: int, open_count: int) -> list[bytes]:
@@ -30,7 +30,8 @@ def lease_objects(count: int, open_count: int) -> list[bytes]:
             payer_owner=owner, relation=Relation.OWNED, reason=Opened.START,
             batch=index // 8 + 2, pod=f"job-{index % 977}-{index // 8 + 2}-g0-p{index % 8}",
             closed=None if is_open else Closure(
-                why=Why(reason=Closed.COMPLETED), at=NOW - 30 * MINUTE, batch=index // 8 + 3
+                why=ClosureReason(reason=Closed.COMPLETED), at=NOW - 30 * MINUTE,
+                batch=index // 8 + 3
             ),
         )  # fmt: skip
         objects.append(msgspec.json.encode(lease_to_wire(lease)))

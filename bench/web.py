@@ -13,14 +13,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from bench.worlds import FLAVOR, NOW, empty_world, make_run, owners
-from leasehold.core.facts import Closed, Closure, Lease, Opened, Relation, Role, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason, Lease, Opened, Relation, Role
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.units import HOUR, Instant
 from leasehold.core.world.world import World
-from leasehold.shell.query import Answered, Questions
+from leasehold.shell.queries.query import Answered, Questions
 from leasehold.web.app import Pages
-from leasehold.web.doors import LinkDoor
-from leasehold.web.house import Chain, House, Visitor
+from leasehold.web.authentication import LinkAuthentication
+from leasehold.web.dependencies import Chain, PageDependencies, Visitor
 from leasehold.web.news import PageNews
 from leasehold.web.sessions import COOKIE
 
@@ -64,10 +64,10 @@ class WebBench:
         async def logs(_visitor: Visitor, _namespace: str, _pod: str) -> str:
             return ""
 
-        self.door = door = LinkDoor(
+        self.door = door = LinkAuthentication(
             visitor_of=lambda _: ADMIN, digest_of=lambda _: DIGEST, key=bytes(32)
         )
-        house = House(
+        house = PageDependencies(
             ask=ask,
             chain=chain,
             logs=logs,
@@ -183,5 +183,7 @@ def change(world: World, number: int) -> None:
     (name,) = world.open_by_node[node]
     old = world.leases[name]
     batch = 3 + number
-    world.fold_close(name, Closure(why=Why(reason=Closed.SWAP), at=NOW + number, batch=batch))
+    world.fold_close(
+        name, Closure(why=ClosureReason(reason=Closed.SWAP), at=NOW + number, batch=batch)
+    )
     world.fold_open(replace(old, name=f"{old.run}-{batch}-{old.index}", batch=batch, slots=(0, 1)))

@@ -1,5 +1,5 @@
 -------------------------------- MODULE Head --------------------------------
-(* The commit protocol of src/leasehold/shell/ledger.py with crash, take-over   *)
+(* The commit protocol of src/leasehold/shell/ledger/commit.py with crash, take-over   *)
 (* and lost answers. Of tenure it assumes the least: an epoch is granted once,  *)
 (* to anybody, at any time, above all earlier ones; several processes may       *)
 (* believe that they hold it, for ever. So what is proved here rests on the     *)

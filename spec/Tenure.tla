@@ -1,5 +1,5 @@
 ------------------------------- MODULE Tenure -------------------------------
-(* The protocol of src/leasehold/shell/tenure.py: one record, conditional      *)
+(* The protocol of src/leasehold/shell/leadership/tenure.py: one record, conditional      *)
 (* writes, clocks that nobody compares.                                        *)
 (*                                                                             *)
 (* Time is counted in ages. A clock that runs fast or slow is folded into two  *)

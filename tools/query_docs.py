@@ -17,8 +17,8 @@ from tests.questions.played import ADMIN, Played  # noqa: E402 - the checkout's 
 from tests.questions.test_the_past import STORY  # noqa: E402
 
 from leasehold.control.questions.answers import ANSWERS  # noqa: E402
-from leasehold.control.questions.asked import PARAMETERS  # noqa: E402
-from leasehold.shell.query import QUESTIONS  # noqa: E402
+from leasehold.control.questions.parameters import PARAMETERS  # noqa: E402
+from leasehold.shell.queries.query import QUESTIONS  # noqa: E402
 
 PAGE = ROOT / "docs" / "query-api.md"
 _RUN = {"namespace": "vision", "run": "train"}

@@ -1,7 +1,7 @@
 """Simulates ever new seeds for as long as it is told: `python tools/soak.py --hours 8 --workers 2`.
 
 `make soak` calls it. Seeds go on where the last soak of this folder stopped; plans that failed are
-left in build/storm, each to be played again with `leasehold sim --plan`. It ends when its time is
+left in build/faults, each to be played again with `leasehold sim --plan`. It ends when its time is
 over, or when it is told to (SIGTERM, Ctrl-C), with all that it started. Exit status 1 if a seed
 failed.
 """
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-BUILD = Path("build/storm")
+BUILD = Path("build/faults")
 NEXT = BUILD / "next-seed"
 FIRST = 1_000_000
 AT_ONCE = 20  # for each worker; a round that is cut off is played again by the next soak

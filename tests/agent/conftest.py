@@ -1,4 +1,4 @@
-"""A folder for agents under test."""
+"""The fixtures of the agent tests."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture
 def ground(open_tmp: Path) -> Path:
-    """Open to all users: jobs may run as others."""
+    """Return a temporary folder that all users can enter: jobs may run as another user."""
     return open_tmp

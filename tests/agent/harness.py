@@ -1,5 +1,5 @@
-"""A machine under test: a store in memory, an agent with real processes, and a driver that makes
-and deletes Pods as the controller would."""
+"""A machine under test: an in-memory store, an agent with real processes, and a driver that creates
+and deletes Pods as the controller does."""
 
 import json
 import secrets
@@ -30,7 +30,7 @@ NODE = LocalNode("n1", flavor="virtual", region="here", cluster="c1", domain="d1
 
 @dataclass
 class Stage:
-    """What a test acts on."""
+    """One machine under test: its store, its agent and their settings."""
 
     folder: Path
     clock: AsyncioClock
@@ -43,7 +43,7 @@ class Stage:
     containment: Containment = field(default_factory=Containment)
 
     def __post_init__(self) -> None:
-        # Processes are known by the uids of their pods, and other tests run beside this one.
+        # The agent finds processes by pod uid, and other tests run at the same time.
         self.store = MemoryStore(self.tasks, self.clock, prefix=f"uid-{secrets.token_hex(4)}")
         self.agent = self.new_agent()
 
@@ -70,7 +70,7 @@ class Stage:
         self.tasks.spawn("agent", self.agent.run())
 
     async def restart(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
-        """A new agent on the same folder and store."""
+        """Stop the agent, then start a new one on the same folder and store."""
         await self.agent.stop()
         if meanwhile is not None:
             await meanwhile()
@@ -78,7 +78,7 @@ class Stage:
         await self.start()
 
     async def submit(self, name: str, script: str, **other: object) -> Wire:
-        """A pod that runs a shell script."""
+        """Create a pod that runs a shell script."""
         return await self.store.create(pod(name, ["/bin/sh", "-c", script], **other))  # type: ignore[arg-type]
 
     async def get(self, name: str, namespace: str = "team") -> Wire:
@@ -88,7 +88,7 @@ class Stage:
         await self.store.delete("Pod", "team", name, uid=None, grace_ms=grace_ms)
 
     async def ended(self, name: str) -> Wire:
-        """The pod, once it has ended."""
+        """Return the pod once it has ended."""
 
         async def look() -> Wire | None:
             found = await self.get(name)
@@ -118,7 +118,7 @@ class Stage:
 
 
 async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """What `look` finds as soon as it finds something."""
+    """Call `look` until it returns something true, and return that."""
     deadline = time.monotonic() + DEADLINE_S
     clock = AsyncioClock()
     while True:
@@ -132,7 +132,7 @@ async def eventually(look: Callable[[], Awaitable[T]]) -> T:
 def stage(
     ground: Path, play: Callable[[Stage], Coroutine[object, object, T]], **settings: object
 ) -> T:
-    """Runs a play with an agent, and leaves no process behind."""
+    """Run `play` against an agent, and end all processes afterwards."""
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> T:
         built = Stage(ground, clock, tasks, **settings)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def pod(
     slots: str = "",
     container: Wire | None = None,
 ) -> Wire:
-    """As the controller writes it."""
+    """Return a Pod as the controller writes it."""
     template = {
         "spec": {
             "containers": [{"name": "main", "image": "none", "command": list(command)}
@@ -209,7 +209,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def pids_in(path: Path, count: int = 1) -> list[int]:
-    """The numbers that a job wrote to a file, once they are all there."""
+    """Return the numbers that a job wrote to a file, once there are at least `count`."""
 
     async def look() -> list[int]:
         words = path.read_text().split() if path.exists() else []

@@ -1,8 +1,8 @@
-"""Agents in processes of their own, to be killed: `python -m tests.agent.lonely FOLDER`.
+"""Run agents in separate processes that tests can kill: `python -m tests.agent.lonely FOLDER`.
 
-For every line on its input it forks a process with a store in a file and an agent, and answers with
-the pid. A line is the names of pods that the process makes, with a shell script for them all:
-`SCRIPT<tab>NAME,NAME,…`.
+For every line on its input the program forks a process with a file store and an agent, and prints
+the pid. A line has one shell script and the names of the pods that the process creates to run that
+script: `SCRIPT<tab>NAME,NAME,…`.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Lonely:
-    """The process that forks them, seen from a test."""
+    """The handle that a test has on the process that forks agents."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -36,7 +36,7 @@ class Lonely:
         )
 
     def start(self, script: str, names: list[str]) -> int:
-        """The pid of an agent that runs."""
+        """Start an agent and return its pid."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{script}\t{','.join(names)}\n".encode())
@@ -44,7 +44,7 @@ class Lonely:
         return int(self._process.stdout.readline())
 
     def wait(self, pid: int) -> None:
-        """Until a killed agent is gone: its lock is free then."""
+        """Wait until a killed agent is gone, and its lock is free."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"wait {pid}\n".encode())

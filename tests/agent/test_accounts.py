@@ -1,4 +1,4 @@
-"""Accounts that namespaces are mapped to: their groups, and whose the files are afterwards."""
+"""Accounts that namespaces are mapped to: their groups, and files left with an old owner."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ ME = os.getuid()
 
 @pytest.fixture
 def team(ground: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a namespace `team`, where nobody needs to be root for it."""
+    """Return the folder of namespace `team`; the process seems to run as root."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     (ground / "work" / "team").mkdir(parents=True)
     return ground / "work" / "team"
@@ -27,7 +27,7 @@ def mapped(team: Path) -> Users:
     return Users(team.parents[1], work=team.parent, configured={"team": "daemon"})
 
 
-def test_a_named_user_has_its_groups_and_a_private_uid_none(
+def test_account_of_mapped_user_has_its_groups_and_private_uid_has_none(
     team: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = {("daemon", DAEMON.pw_gid): [DAEMON.pw_gid, 27, 100]}
@@ -38,10 +38,10 @@ def test_a_named_user_has_its_groups_and_a_private_uid_none(
     assert users.account("other").groups == ()
 
 
-def test_a_job_is_in_the_groups_of_its_user_and_in_no_others(
+def test_job_runs_with_groups_of_its_user_only(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A private uid's are those of `test_users`."""
+    """`test_users` checks the groups of a private uid."""
 
     async def play(machine: Stage) -> list[str]:
         await machine.submit("who", "id -u; id -G")
@@ -57,7 +57,7 @@ def test_a_job_is_in_the_groups_of_its_user_and_in_no_others(
         assert stage(ground, play) == [str(ME), *mine.split()]
 
 
-def test_whoever_is_not_root_keeps_the_groups_it_has(
+def test_account_has_no_uid_and_no_groups_without_root(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: DAEMON.pw_uid)
@@ -67,7 +67,7 @@ def test_whoever_is_not_root_keeps_the_groups_it_has(
     assert (account.uid, account.groups) == (None, ())
 
 
-def test_a_folder_of_another_uid_is_told_with_what_to_do(team: Path) -> None:
+def test_folder_of_another_uid_is_reported_with_chown_command(team: Path) -> None:
     (words,) = mapped(team).estranged()
 
     assert words == (
@@ -77,10 +77,10 @@ def test_a_folder_of_another_uid_is_told_with_what_to_do(team: Path) -> None:
     assert team.stat().st_uid == ME
 
 
-def test_old_files_are_told_also_when_the_folder_was_given_over(
+def test_old_files_in_folder_with_new_owner_are_reported(
     team: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the first job after the change has it."""
+    """The first job after the change of user gives the folder to the new user."""
     given = os.stat_result((*team.stat()[:4], DAEMON.pw_uid, *team.stat()[5:10]))
     lstat = Path.lstat
     monkeypatch.setattr(Path, "lstat", lambda path: given if path == team else lstat(path))
@@ -93,7 +93,7 @@ def test_old_files_are_told_also_when_the_folder_was_given_over(
     assert f"chown -R --from={ME} {DAEMON.pw_uid}:{DAEMON.pw_gid} {team}" in words
 
 
-def test_nothing_is_told_of_a_folder_that_is_not_there_or_is_its_users(
+def test_missing_folder_and_correctly_owned_folder_are_not_reported(
     team: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(users_module, "_remembered", lambda _: {"team": ME, "new": ME + 1})
@@ -103,7 +103,7 @@ def test_nothing_is_told_of_a_folder_that_is_not_there_or_is_its_users(
     assert Users(team.parents[1], work=team.parent).estranged() == []
 
 
-def test_where_all_are_one_user_nothing_is_anothers(
+def test_old_uid_in_users_file_is_not_reported_without_root(
     team: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (team.parents[1] / "users.json").write_text(f'{{"team": {ME + 1}}}')

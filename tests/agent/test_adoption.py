@@ -1,4 +1,4 @@
-"""The control plane dies and comes back: no job is lost, none runs twice, no exit code is lost."""
+"""The control plane dies and returns: no job is lost, no job runs twice, no exit code is lost."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def lonely(ground: Path) -> Iterator[Lonely]:
     process.close()
 
 
-def test_a_job_that_ends_while_the_agent_is_dead_is_reported_with_its_times_and_lines(
+def test_job_that_ends_while_agent_is_dead_is_reported_with_end_time_and_log(
     ground: Path, lonely: Lonely
 ) -> None:
     script = (
@@ -73,7 +73,7 @@ def test_a_job_that_ends_while_the_agent_is_dead_is_reported_with_its_times_and_
     assert printed.decode().splitlines() == [*(f"line {i}" for i in range(2000)), "last"]
 
 
-def test_an_agent_killed_at_any_moment_starts_every_pod_exactly_once(
+def test_repeatedly_killed_agent_starts_every_pod_exactly_once(
     ground: Path, lonely: Lonely
 ) -> None:
     seed = random.randrange(1 << 32)
@@ -84,7 +84,7 @@ def test_an_agent_killed_at_any_moment_starts_every_pod_exactly_once(
         fresh = [f"r{moment}-{index}" for index in range(4)]
         names += fresh
         agent = lonely.start(script, fresh)
-        # Short enough that most kills fall into a start.
+        # The delay is so short that most kills happen during a start.
         time.sleep(chance.uniform(0.01, 0.12))
         os.kill(agent, signal.SIGKILL)
         lonely.wait(agent)
@@ -101,7 +101,7 @@ def test_an_agent_killed_at_any_moment_starts_every_pod_exactly_once(
     assert len(list(work.glob("ran-*"))) == len(ended)
 
 
-def test_a_job_goes_on_over_a_restart_and_can_then_be_stopped(ground: Path) -> None:
+def test_job_survives_agent_restart_and_can_be_stopped_afterwards(ground: Path) -> None:
     async def play(machine: Stage) -> int:
         await machine.submit("long", "echo $$$$ > pid; exec sleep 600")
         await machine.running("long")
@@ -117,7 +117,7 @@ def test_a_job_goes_on_over_a_restart_and_can_then_be_stopped(ground: Path) -> N
     assert not is_alive(stage(ground, play))
 
 
-def test_a_job_whose_object_goes_while_the_agent_is_away_is_ended(ground: Path) -> None:
+def test_job_of_pod_deleted_while_agent_is_stopped_is_killed(ground: Path) -> None:
     async def play(machine: Stage) -> int:
         await machine.submit("orphan", "echo $$$$ > pid; exec sleep 600")
         [pid] = await pids_in(ground / "work" / "team" / "pid")
@@ -132,8 +132,8 @@ def test_a_job_whose_object_goes_while_the_agent_is_away_is_ended(ground: Path) 
     assert not is_alive(stage(ground, play))
 
 
-def test_nothing_is_left_of_pods_that_are_gone_whenever_the_agent_dies(ground: Path) -> None:
-    """Between the steps of removing one: its journal is still there, or its logs alone are."""
+def test_agent_restart_removes_files_of_deleted_pods_after_partial_removal(ground: Path) -> None:
+    """The agent dies between two steps of a removal: only the journal, or only the logs, remain."""
 
     async def play(machine: Stage) -> list[str]:
         uids = []
@@ -163,16 +163,14 @@ def test_nothing_is_left_of_pods_that_are_gone_whenever_the_agent_dies(ground: P
     assert left == [kept, kept]
 
 
-def test_a_job_that_is_ended_is_told_once_in_its_journal(ground: Path) -> None:
-    """However often it is signalled."""
-
+def test_stop_request_is_written_once_to_journal_despite_repeated_signals(ground: Path) -> None:
     async def play(machine: Stage) -> list[object]:
         made = await machine.submit("deaf", "trap '' TERM; echo $$$$ > pid; sleep 600")
         await pids_in(ground / "work" / "team" / "pid")
         await machine.running("deaf")
         journal = _journal(ground, made)
         shim = _shim(ground, made)
-        os.kill(shim, signal.SIGSTOP)  # so that it is asked again and again
+        os.kill(shim, signal.SIGSTOP)  # the agent repeats its signal until the shim ends
         ending = machine.tasks.spawn("ending", machine.agent.end_all())
         await machine.clock.sleep(200)
         os.kill(shim, signal.SIGCONT)
@@ -189,7 +187,7 @@ DAEMON = (
 )
 
 
-def test_a_killed_shim_is_a_failure_with_unknown_exit_and_leaves_no_process(ground: Path) -> None:
+def test_killed_shim_fails_pod_with_unknown_exit_and_leaves_no_process(ground: Path) -> None:
     async def play(machine: Stage) -> tuple[Wire, list[int]]:
         made = await machine.submit("struck", DAEMON)
         pids = await pids_in(ground / "work" / "team" / "pids", 2)
@@ -208,7 +206,7 @@ def test_a_killed_shim_is_a_failure_with_unknown_exit_and_leaves_no_process(grou
     assert told.finished_at is not None
 
 
-def test_a_shim_killed_while_the_agent_is_away_is_found_dead(ground: Path) -> None:
+def test_shim_killed_while_agent_is_stopped_fails_pod_with_unknown_exit(ground: Path) -> None:
     async def play(machine: Stage) -> tuple[Wire, list[int]]:
         made = await machine.submit("struck", DAEMON)
         pids = await pids_in(ground / "work" / "team" / "pids", 2)
@@ -226,11 +224,12 @@ def test_a_shim_killed_while_the_agent_is_away_is_found_dead(ground: Path) -> No
 
     assert left == []
     assert terminated(ended)["reason"] == "ExitUnknown"
-    assert terminated(ended)["exitCode"] == 137  # a number is required; the reason says it is none
+    # Kubernetes requires a number; `reason` marks it as unknown.
+    assert terminated(ended)["exitCode"] == 137
 
 
 @pytest.mark.parametrize("other", [{"boot": "another"}, {"shim_ticks": 1}])
-def test_a_pid_of_another_boot_or_of_another_process_is_not_the_shim(
+def test_recorded_pid_of_another_boot_or_process_is_not_taken_for_shim(
     ground: Path, other: dict[str, object]
 ) -> None:
     async def play(machine: Stage) -> Wire:
@@ -238,7 +237,7 @@ def test_a_pid_of_another_boot_or_of_another_process_is_not_the_shim(
         await machine.running("old")
         shim = _shim(ground, made)
 
-        async def number_anew() -> None:
+        async def replace_shim_pid() -> None:
             os.kill(shim, signal.SIGKILL)
             await _until_dead(shim)
             journal, me = _journal(ground, made), os.getpid()
@@ -248,13 +247,13 @@ def test_a_pid_of_another_boot_or_of_another_process_is_not_the_shim(
             journal.path.write_text(text.replace(json.dumps(recorded), json.dumps(now_ours)))
             assert _journal(ground, made).started == now_ours
 
-        await machine.restart(number_anew)
+        await machine.restart(replace_shim_pid)
         return await machine.ended("old")
 
     assert terminated(stage(ground, play))["reason"] == "ExitUnknown"
 
 
-def test_a_pod_that_ran_and_has_no_record_fails_and_is_not_run_again(ground: Path) -> None:
+def test_running_pod_with_lost_journal_fails_and_is_not_started_again(ground: Path) -> None:
     async def play(machine: Stage) -> Wire:
         made = await machine.submit("once", "echo x >> ran; echo $$$$ > pid; exec sleep 600")
         await machine.running("once")
@@ -272,7 +271,7 @@ def test_a_pod_that_ran_and_has_no_record_fails_and_is_not_run_again(ground: Pat
     assert (ground / "work" / "team" / "ran").read_text() == "x\n"
 
 
-def test_a_zygote_that_dies_is_replaced(ground: Path) -> None:
+def test_killed_zygote_is_replaced_and_running_job_continues(ground: Path) -> None:
     async def play(machine: Stage) -> str:
         await machine.submit("before", "exec sleep 600")
         await machine.running("before")
@@ -287,7 +286,7 @@ def test_a_zygote_that_dies_is_replaced(ground: Path) -> None:
 
 
 def _finish(ground: Path, names: list[str] | None) -> dict[str, tuple[Wire, bytes]]:
-    """Runs an agent here until all pods have ended; each with what it printed."""
+    """Run an agent here until all pods have ended; return each pod with its output, by name."""
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> dict[str, tuple[Wire, bytes]]:
         store = GroupStore(ground / "store.db", tasks, clock)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong with one pod or one node is told on it, and all others go on."""
+"""An error with one pod or node is reported on that object, and all others continue."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def message(wire: Wire) -> str:
     return text_at(part(wire, "status"), "message")
 
 
-def test_a_pod_that_cannot_be_made_sense_of_fails_alone(
+def test_pod_that_raises_unexpected_error_fails_alone(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound = Requests.make
@@ -46,7 +46,7 @@ def test_a_pod_that_cannot_be_made_sense_of_fails_alone(
         assert phase(ended) == "Failed"
         assert "KeyError: 'nobody thought of this'" in message(ended)
         assert [about for about, _ in told] == [About("Pod", "odd", "team", uid_of(odd))]
-        # And it can be deleted, and another agent comes up with it.
+        # The failed pod can be deleted, and a new agent starts while it exists.
         await machine.submit("odd2", "true")
         await machine.restart()
         await machine.delete("odd", 0)
@@ -56,7 +56,7 @@ def test_a_pod_that_cannot_be_made_sense_of_fails_alone(
     stage(ground, play, containment=contained, limits=QUICK)
 
 
-def test_records_that_are_removed_under_a_pod_end_it_with_that_reason(ground: Path) -> None:
+def test_pod_with_removed_journal_fails_with_that_reason(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         made = await machine.submit("robbed", SLEEP)
         await machine.running("robbed")
@@ -73,8 +73,8 @@ def test_records_that_are_removed_under_a_pod_end_it_with_that_reason(ground: Pa
     stage(ground, play, limits=QUICK)
 
 
-def test_a_pod_whose_records_are_removed_can_be_stopped(ground: Path) -> None:
-    """Also before anybody has looked whether they are there."""
+def test_pod_with_removed_journal_can_be_deleted(ground: Path) -> None:
+    """The deletion comes before the agent next checks that the journal exists."""
 
     async def play(machine: Stage) -> None:
         made = await machine.submit("robbed", SLEEP)
@@ -88,7 +88,7 @@ def test_a_pod_whose_records_are_removed_can_be_stopped(ground: Path) -> None:
     stage(ground, play, limits=Limits(retention_ms=0, records_ms=600_000))
 
 
-def test_a_dead_node_is_emptied_also_of_a_pod_without_records(ground: Path) -> None:
+def test_fencing_kills_job_of_pod_with_removed_journal(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         made = await machine.submit("robbed", SLEEP)
         await machine.running("robbed")
@@ -116,7 +116,7 @@ def test_a_dead_node_is_emptied_also_of_a_pod_without_records(ground: Path) -> N
         [],
     ],
 )
-def test_an_agent_comes_up_over_a_journal_that_was_tampered_with(
+def test_agent_starts_despite_corrupt_journal_and_fails_only_its_pod(
     ground: Path, line: object
 ) -> None:
     async def play(machine: Stage) -> None:
@@ -140,7 +140,7 @@ def test_an_agent_comes_up_over_a_journal_that_was_tampered_with(
     stage(ground, play, limits=QUICK)
 
 
-def test_a_node_that_cannot_be_written_keeps_no_other_from_it(ground: Path) -> None:
+def test_node_status_error_does_not_stop_jobs_and_is_reported(ground: Path) -> None:
     class Picky(MemoryStore):
         async def patch_status(  # type: ignore[override]
             self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
@@ -170,7 +170,7 @@ def test_a_node_that_cannot_be_written_keeps_no_other_from_it(ground: Path) -> N
     stage(ground, play, containment=contained, limits=limits)
 
 
-def test_a_task_that_fails_is_begun_again_ever_later() -> None:
+def test_failing_task_is_restarted_with_growing_pauses() -> None:
     pauses: list[int] = []
     told: list[str] = []
 
@@ -188,7 +188,7 @@ def test_a_task_that_fails_is_begun_again_ever_later() -> None:
     assert told == ["Task it: OSError: no", "Task it: OSError: never"]
 
 
-def test_what_no_shim_says_is_not_heard(ground: Path) -> None:
+def test_malformed_messages_on_agent_pipe_are_ignored(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         pipe = os.open(ground / "data" / "agent.pipe", os.O_WRONLY | os.O_NONBLOCK)
         os.write(pipe, b'{"what": 7}\n[]\nnonsense\n')
@@ -199,7 +199,7 @@ def test_what_no_shim_says_is_not_heard(ground: Path) -> None:
     stage(ground, play)
 
 
-def test_a_pod_without_a_container_fails_alone(ground: Path) -> None:
+def test_pod_with_malformed_container_fails_alone(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         made = pod("bare", ["true"])
         part(made, "spec")["containers"] = [7]
@@ -211,7 +211,7 @@ def test_a_pod_without_a_container_fails_alone(ground: Path) -> None:
     stage(ground, play)
 
 
-def test_a_folder_of_records_that_was_removed_is_made_again(ground: Path) -> None:
+def test_removed_journal_folder_is_created_again(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         (ground / "data" / "pods").rmdir()
         await machine.submit("job", "exit 0")

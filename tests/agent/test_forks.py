@@ -1,4 +1,4 @@
-"""The agent's end of the zygote: a program that is missing, and one that does not understand."""
+"""The agent's side of the zygote: a missing program, and one that rejects a request."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ UP = "import sys; from leasehold.cli.main import main; sys.argv[0] = 'leasehold'
 
 
 def up_with(ground: Path, program: str | None) -> subprocess.CompletedProcess[str]:
-    """`leasehold up` of a copy of the package that has another program, or none."""
+    """Run `leasehold up` from a copy of the package with another shim program, or without one."""
     package = SOURCE.parents[3] / "leasehold"
     ignored = shutil.ignore_patterns("leasehold-shim", "__pycache__")
     copy = Path(shutil.copytree(package, ground / "src" / "leasehold", ignore=ignored))
@@ -37,7 +37,7 @@ def up_with(ground: Path, program: str | None) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
-def test_without_the_program_it_says_what_is_missing_and_what_helps(ground: Path) -> None:
+def test_missing_shim_program_is_reported_with_path_and_remedy(ground: Path) -> None:
     done = up_with(ground, None)
 
     assert done.returncode == 1
@@ -49,7 +49,7 @@ def test_without_the_program_it_says_what_is_missing_and_what_helps(ground: Path
     assert "wheel" in said
 
 
-def test_a_program_for_another_machine_is_said_to_be_none(ground: Path) -> None:
+def test_shim_program_for_another_machine_is_reported(ground: Path) -> None:
     done = up_with(ground, "\x7fELF of another machine")
 
     assert done.returncode == 1
@@ -58,10 +58,10 @@ def test_a_program_for_another_machine_is_said_to_be_none(ground: Path) -> None:
     assert "leasehold-shim" in done.stderr
 
 
-def test_a_request_that_is_not_understood_is_rejected_and_others_go_on(
+def test_request_that_zygote_rejects_fails_its_pod_and_others_run(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after an upgrade of the program below an agent that runs."""
+    """This happens after the program is upgraded while an agent runs."""
     frame_of = forks.frame_of
 
     def odd_frame_of(journal: PodJournal) -> bytes:

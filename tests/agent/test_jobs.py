@@ -1,4 +1,4 @@
-"""What becomes of a job: how it is started, what it is told, how its end is reported."""
+"""The life of a job: its start, its environment, and how its end is reported."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import parse_instant
 
 
-def test_a_job_that_ends_well_has_succeeded(ground: Path) -> None:
+def test_job_with_exit_code_zero_succeeds(ground: Path) -> None:
     async def play(machine: Stage) -> Wire:
         await machine.submit("hello", "echo to stdout; echo to stderr >&2")
         ended = await machine.ended("hello")
@@ -34,7 +34,7 @@ def test_a_job_that_ends_well_has_succeeded(ground: Path) -> None:
     assert pod_from_wire(ended).is_bound
 
 
-def test_a_job_is_told_what_the_controller_wrote_and_nothing_of_the_server(
+def test_job_environment_has_pod_variables_and_none_of_the_server(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVER_TOKEN", "secret")
@@ -73,16 +73,16 @@ def test_a_job_is_told_what_the_controller_wrote_and_nothing_of_the_server(
         "CUDA_VISIBLE_DEVICES",
     }  # fmt: skip
     assert env["RANK"] == "3"
-    assert env["WHERE"] == "rank 3 on $(NODE) $(MISSING) $(RANK)"  # NODE comes only after it
+    assert env["WHERE"] == "rank 3 on $(NODE) $(MISSING) $(RANK)"  # NODE is defined later
     assert env["AGAIN"] == "on n1, 2,5"
     assert env["RUN_LABEL"] == "train"
     assert env["CORES"] == "1500"
-    assert env["CUDA_VISIBLE_DEVICES"] == "2,5"  # the lease's, whatever the user writes
+    assert env["CUDA_VISIBLE_DEVICES"] == "2,5"  # from the lease, not from the user's template
     assert env["HOME"] == home
     assert env["HOSTNAME"] == "env"
 
 
-def test_real_devices_are_visible_by_uuid(ground: Path) -> None:
+def test_cuda_visible_devices_lists_real_devices_by_uuid(ground: Path) -> None:
     devices = tuple(Device(i, f"GPU-{i}{i}", "H1", 1 << 30) for i in range(4))
     node = LocalNode("n1", "h1", "here", "c1", "d1", gpus=4, devices=devices)
 
@@ -95,7 +95,7 @@ def test_real_devices_are_visible_by_uuid(ground: Path) -> None:
     assert stage(ground, play, nodes=(node,)) == b"GPU-11,GPU-33\n"
 
 
-def test_an_exit_code_is_reported(ground: Path) -> None:
+def test_nonzero_exit_code_is_reported_as_failure_of_bound_pod(ground: Path) -> None:
     async def play(machine: Stage) -> Wire:
         await machine.submit("three", "exit 3")
         return await machine.ended("three")
@@ -105,7 +105,8 @@ def test_an_exit_code_is_reported(ground: Path) -> None:
     assert phase(ended) == "Failed"
     assert terminated(ended)["exitCode"] == 3
     assert terminated(ended)["reason"] == "Error"
-    assert pod_from_wire(ended).reason == ""  # it was bound: its failure is its own
+    # The pod was bound, so this is the workload's own failure.
+    assert pod_from_wire(ended).reason == ""
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_an_exit_code_is_reported(ground: Path) -> None:
         (["/etc/passwd"], 126, "/etc/passwd cannot be run: Permission denied"),
     ],
 )
-def test_a_command_that_cannot_be_run_says_why(
+def test_command_that_cannot_run_fails_pod_with_reason(
     ground: Path, command: list[str], code: int, said: str
 ) -> None:
     async def play(machine: Stage) -> Wire:
@@ -130,7 +131,7 @@ def test_a_command_that_cannot_be_run_says_why(
     assert terminated(ended)["message"] == said
 
 
-def test_a_working_directory_that_is_not_there_says_so(ground: Path) -> None:
+def test_missing_working_directory_is_reported(ground: Path) -> None:
     async def play(machine: Stage) -> Wire:
         await machine.submit("lost", "pwd", container={"workingDir": "/no/such/folder"})
         return await machine.ended("lost")
@@ -142,7 +143,7 @@ def test_a_working_directory_that_is_not_there_says_so(ground: Path) -> None:
     )
 
 
-def test_a_pod_without_a_command_is_rejected_and_never_started(ground: Path) -> None:
+def test_pod_without_command_is_rejected_and_never_started(ground: Path) -> None:
     async def play(machine: Stage) -> Wire:
         await machine.store.create(pod("empty", []))
         return await machine.ended("empty")
@@ -154,7 +155,7 @@ def test_a_pod_without_a_command_is_rejected_and_never_started(ground: Path) -> 
     assert "spec.containers[0].command" in text_at(part(ended, "status"), "message")
 
 
-def test_files_of_a_namespace_survive_its_attempts(ground: Path) -> None:
+def test_files_in_namespace_folder_survive_to_next_attempt(ground: Path) -> None:
     async def play(machine: Stage) -> bytes:
         await machine.submit("first", "echo step 100 > checkpoint")
         await machine.ended("first")
@@ -164,7 +165,7 @@ def test_files_of_a_namespace_survive_its_attempts(ground: Path) -> None:
     assert stage(ground, play) == b"step 100\n"
 
 
-def test_a_signal_that_is_not_ours_is_reported_as_such(ground: Path) -> None:
+def test_job_killed_by_foreign_signal_reports_signal_number(ground: Path) -> None:
     async def play(machine: Stage) -> Wire:
         await machine.submit("struck", "kill -9 $$$$")
         return await machine.ended("struck")
@@ -174,7 +175,7 @@ def test_a_signal_that_is_not_ours_is_reported_as_such(ground: Path) -> None:
     assert (ended["exitCode"], ended["signal"], ended["reason"]) == (137, 9, "Error")
 
 
-def test_a_job_hears_sigterm_and_may_end_well_within_its_grace(ground: Path) -> None:
+def test_job_that_exits_on_sigterm_within_grace_succeeds(ground: Path) -> None:
     async def play(machine: Stage) -> list[str]:
         script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
         made = await machine.submit("polite", script)
@@ -186,15 +187,15 @@ def test_a_job_hears_sigterm_and_may_end_well_within_its_grace(ground: Path) -> 
 
     seen = stage(ground, play)
 
-    assert "Succeeded" in seen  # told before its object went
+    assert "Succeeded" in seen  # reported before the object was removed
 
 
-def test_a_job_that_ignores_sigterm_is_killed_after_its_grace_with_all_it_started(
+def test_job_that_ignores_sigterm_is_killed_with_descendants_after_grace(
     ground: Path,
 ) -> None:
     async def play(machine: Stage) -> list[int]:
         note = ground / "work" / "team" / "pids"
-        # A grandchild in a session of its own, whose parent is gone, and which ignores the signal.
+        # Start an orphaned grandchild in its own session that ignores the signal.
         script = (
             "trap '' TERM; echo $$$$ > pids; "
             "(setsid sh -c 'trap \"\" TERM; echo $$$$ >> pids; while :; do sleep 1; done' &) ; "
@@ -204,14 +205,14 @@ def test_a_job_that_ignores_sigterm_is_killed_after_its_grace_with_all_it_starte
         pids = await pids_in(note, 2)
         await machine.running("deaf")
         await machine.delete("deaf", 200)
-        assert is_alive(pids[0])  # it still has its grace
+        assert is_alive(pids[0])  # within the grace period
         await machine.gone("deaf")
         return pids
 
     assert [pid for pid in stage(ground, play) if is_alive(pid)] == []
 
 
-def test_what_a_job_leaves_behind_ends_with_it(ground: Path) -> None:
+def test_background_process_of_ended_job_is_killed(ground: Path) -> None:
     async def play(machine: Stage) -> list[int]:
         script = (
             "(setsid sh -c 'echo $$$$ > pids; exec sleep 600' &); while [ ! -s pids ]; do :; done"
@@ -223,7 +224,7 @@ def test_what_a_job_leaves_behind_ends_with_it(ground: Path) -> None:
     assert not is_alive(stage(ground, play)[0])
 
 
-def test_a_shorter_grace_shortens_the_first(ground: Path) -> None:
+def test_second_deletion_with_shorter_grace_shortens_first(ground: Path) -> None:
     async def play(machine: Stage) -> list[str]:
         made = await machine.submit("slow", "trap '' TERM; echo ready; while :; do sleep 1; done")
         await _printed(machine, made, b"ready")
@@ -233,10 +234,10 @@ def test_a_shorter_grace_shortens_the_first(ground: Path) -> None:
         await machine.gone("slow")
         return seen
 
-    assert "Failed" in stage(ground, play)  # killed, long before the first grace was over
+    assert "Failed" in stage(ground, play)  # killed long before the first grace period ended
 
 
-def test_a_pod_deleted_before_it_starts_is_let_go(ground: Path) -> None:
+def test_pod_deleted_before_start_is_removed(ground: Path) -> None:
     async def play(machine: Stage) -> int:
         await machine.store.create(pod("brief", ["/bin/sh", "-c", "sleep 600"]))
         await machine.delete("brief", 1)
@@ -251,7 +252,7 @@ def test_a_pod_deleted_before_it_starts_is_let_go(ground: Path) -> None:
     assert stage(ground, play) == 0
 
 
-def test_pods_of_other_nodes_and_of_other_schedulers_are_left_alone(ground: Path) -> None:
+def test_pods_of_other_nodes_and_other_schedulers_stay_pending(ground: Path) -> None:
     async def play(machine: Stage) -> list[str]:
         await machine.store.create(pod("theirs", ["/bin/true"], node="n9"))
         await machine.store.create(pod("stranger", ["/bin/true"], run_uid=""))
@@ -262,7 +263,7 @@ def test_pods_of_other_nodes_and_of_other_schedulers_are_left_alone(ground: Path
     assert stage(ground, play) == ["Pending", "Pending"]
 
 
-def test_a_claimed_pod_says_by_whom_and_is_still_pending(ground: Path) -> None:
+def test_claimed_pod_has_claimed_condition_and_stays_pending(ground: Path) -> None:
     async def play(machine: Stage) -> list[Wire]:
         version = (await machine.store.list("Pod")).version
         watch = machine.store.watch("Pod", version)
@@ -281,7 +282,7 @@ def test_a_claimed_pod_says_by_whom_and_is_still_pending(ground: Path) -> None:
     assert "rq.davidlangworthy.io/claimed" in kinds
 
 
-def test_images_and_unenforced_limits_are_told_once_per_run(ground: Path) -> None:
+def test_ignored_image_is_reported_once_per_run(ground: Path) -> None:
     async def play(machine: Stage) -> list[tuple[str, str, str, str]]:
         for index in range(3):
             await machine.submit(f"pod-{index}", "true", container={"image": "nvcr.io/torch:24"})
@@ -301,7 +302,7 @@ async def _printed(machine: Stage, made: Wire, wanted: bytes) -> None:
 
 
 def _follow_phases(machine: Stage, name: str) -> list[str]:
-    """The phases of a pod from now on, as a watch tells them."""
+    """Return a list that collects the phases of a pod from a watch."""
     seen: list[str] = []
 
     async def follow() -> None:
@@ -315,8 +316,8 @@ def _follow_phases(machine: Stage, name: str) -> list[str]:
     return seen
 
 
-def test_a_pod_that_was_stopped_stays_until_its_lease_is_closed(ground: Path) -> None:
-    """Its object is the only one that knows when it ended."""
+def test_stopped_pod_object_stays_until_its_lease_is_closed(ground: Path) -> None:
+    """Only the Pod object records when the pod ended."""
 
     async def play(machine: Stage) -> tuple[str, bool]:
         lease: Wire = {

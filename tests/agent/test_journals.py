@@ -1,4 +1,4 @@
-"""A pod's journal: who has the start, what a write that was cut short does, what is left behind."""
+"""The journal of a pod: who may start the job, truncated writes, and leftover files."""
 
 import json
 import os
@@ -39,19 +39,19 @@ def zygote(ground: Path) -> Iterator[Zygote]:
 
 @pytest.fixture(scope="module")
 def held_back(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shim that waits before its claim until `let_go`."""
+    """Build a shim that waits before its claim until `let_go`."""
     return variant(tmp_path_factory.mktemp("held"), "-Dfallocate=room_held_back", ROOMS)
 
 
 @pytest.fixture(scope="module")
 def without_room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """On a file system that cannot keep any."""
+    """Build a shim that sees a file system without fallocate."""
     return variant(tmp_path_factory.mktemp("without"), "-Dfallocate=room_unknown", ROOMS)
 
 
 @pytest.fixture
 def pipe(ground: Path) -> Iterator[int]:
-    """What shims say, if their requests name `ground / "pipe"`."""
+    """Return the reading end of the pipe that a request may name for the reports of its shim."""
     os.mkfifo(ground / "pipe")
     reader = os.open(ground / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     yield reader
@@ -59,7 +59,7 @@ def pipe(ground: Path) -> Iterator[int]:
 
 
 def ask_and_hold(zygote: Zygote, journal: PodJournal) -> int:
-    """The pid of a shim that found it free, has forked its job, and has claimed nothing."""
+    """Return the pid of a shim that found the journal free, forked its job and claimed nothing."""
     shim = zygote.ask(journal)
     until(lambda: bool(Path(f"/proc/{shim}/task/{shim}/children").read_text()))
     return shim
@@ -74,10 +74,10 @@ def append(journal: PodJournal, written: str) -> None:
         file.write(written)
 
 
-# Whose the start is.
+# Who may start the job.
 
 
-def test_of_shims_that_all_found_it_free_one_starts_it(ground: Path, held_back: Path) -> None:
+def test_one_of_concurrent_shims_starts_job_of_free_journal(ground: Path, held_back: Path) -> None:
     journal = journal_for(ground, script(ground, "echo x >> ran"))
 
     with Zygote(ground / "shims.err", program=held_back) as zygote:
@@ -91,9 +91,7 @@ def test_of_shims_that_all_found_it_free_one_starts_it(ground: Path, held_back: 
     assert exit_of(journal)["code"] == 0
 
 
-def test_a_shim_that_found_it_free_loses_to_an_agent_that_gives_it_up(
-    ground: Path, held_back: Path
-) -> None:
+def test_shim_starts_nothing_if_agent_gives_journal_up_first(ground: Path, held_back: Path) -> None:
     journal = journal_for(ground, script(ground, "touch ran"))
 
     with Zygote(ground / "shims.err", program=held_back) as zygote:
@@ -108,7 +106,7 @@ def test_a_shim_that_found_it_free_loses_to_an_agent_that_gives_it_up(
     assert not (ground / "ran").exists()
 
 
-def test_agent_and_shims_agree_whose_it_is_whoever_is_quicker(ground: Path, zygote: Zygote) -> None:
+def test_agent_and_shims_agree_on_journal_claim_in_any_race(ground: Path, zygote: Zygote) -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     for index in range(150):
@@ -116,18 +114,18 @@ def test_agent_and_shims_agree_whose_it_is_whoever_is_quicker(ground: Path, zygo
         journal = journal_for(ground, script(ground, f"echo x >> {uid}", uid=uid))
         frame = frame_of(journal)
         zygote.send(frame + frame)
-        time.sleep(chance.uniform(0, 0.002))  # any moment will do
+        time.sleep(chance.uniform(0, 0.002))  # give up at a random moment
         is_given_up = journal.give_up()
         until_dead(*(answer[0] for answer in (zygote.answer(), zygote.answer()) if answer))
 
         ran = (ground / uid).read_text() if (ground / uid).exists() else ""
         assert ran == ("" if is_given_up else "x\n"), f"seed {seed}, {uid}"
-        seen_anew = PodJournals(ground).at(uid).stage()
-        assert seen_anew is (PodStage.VOID if is_given_up else PodStage.OVER), f"seed {seed}, {uid}"
+        seen = PodJournals(ground).at(uid).stage()
+        assert seen is (PodStage.VOID if is_given_up else PodStage.OVER), f"seed {seed}, {uid}"
 
 
-def test_a_journal_that_was_moved_away_is_not_started(ground: Path, held_back: Path) -> None:
-    """Whoever removes it thinks that nobody has it."""
+def test_shim_does_not_start_job_of_moved_journal(ground: Path, held_back: Path) -> None:
+    """A process that removes a journal assumes that no shim has claimed it."""
     journal = journal_for(ground, script(ground, "touch ran"))
 
     with Zygote(ground / "shims.err", program=held_back) as zygote:
@@ -139,10 +137,8 @@ def test_a_journal_that_was_moved_away_is_not_started(ground: Path, held_back: P
     assert not (ground / "ran").exists()
 
 
-def test_a_late_shim_starts_nothing_in_the_next_journal_of_its_pod(
-    ground: Path, zygote: Zygote
-) -> None:
-    """Its request was longer, so that it would look for records where others are behind it."""
+def test_late_shim_starts_nothing_in_next_journal_of_same_pod(ground: Path, zygote: Zygote) -> None:
+    """The first request was longer, so the late shim looks for records at a later offset."""
     journals = PodJournals(ground)
     first = journal_for(ground, script(ground, "echo first >> ran", name="x" * 100))
     late = frame_of(first)
@@ -161,13 +157,13 @@ def test_a_late_shim_starts_nothing_in_the_next_journal_of_its_pod(
     assert (ground / "ran").read_text() == "second\n"
 
 
-# Writes that were cut short.
+# Truncated writes.
 
 
-def test_a_record_counts_for_agent_and_shim_once_its_object_is_closed(
+def test_truncated_record_counts_only_if_its_json_object_is_closed(
     ground: Path, zygote: Zygote
 ) -> None:
-    """Cut off at every byte; only its newline may be missing."""
+    """The record is truncated at every byte; only its final newline may be missing."""
     record = json.dumps({"by": "shim", "boot": boot_id(), "shim": 1, "shim_ticks": 1, "pid": 2,
                          "pid_ticks": 2, "started_ms": 3, "started_boot_ms": 4})  # fmt: skip
     whole = f"\n{record}\n"
@@ -190,7 +186,7 @@ def test_a_record_counts_for_agent_and_shim_once_its_object_is_closed(
     ["\n", '\n{"by": "shim", "boot": "', '\n{"grace_ms": 1, "due', "\n{}", "\n[1]\n", "\nnull\n",
      "\n\x00\x00\n", '\n"by"\n'],
 )  # fmt: skip
-def test_what_is_no_record_is_passed_over(ground: Path, zygote: Zygote, before: str) -> None:
+def test_text_that_is_not_a_record_is_skipped(ground: Path, zygote: Zygote, before: str) -> None:
     given_up = journal_for(ground, script(ground, "touch ran", uid="given-up"))
     append(given_up, before)
     assert given_up.give_up()
@@ -202,8 +198,8 @@ def test_what_is_no_record_is_passed_over(ground: Path, zygote: Zygote, before: 
     assert not (ground / "ran").exists()
 
 
-def test_an_exit_that_was_cut_short_is_written_again(ground: Path, zygote: Zygote) -> None:
-    """By a file that may not grow, as by a disk that is full."""
+def test_truncated_exit_record_is_written_again(ground: Path, zygote: Zygote) -> None:
+    """A limit on the file size stands for a full disk."""
     wait = "while [ ! -e go ]; do sleep 0.01; done; exit 7"
     journal = journal_for(ground, script(ground, wait))
     shim = zygote.ask(journal)
@@ -224,7 +220,7 @@ def test_an_exit_that_was_cut_short_is_written_again(ground: Path, zygote: Zygot
     assert journal.exit().code == 7
 
 
-def test_a_claim_that_was_cut_short_is_refused_and_nobodys(
+def test_truncated_claim_is_refused_and_leaves_journal_free(
     ground: Path, without_room: Path, pipe: int
 ) -> None:
     journal = journal_for(ground, script(ground, "touch ran", notify=str(ground / "pipe")))
@@ -235,33 +231,31 @@ def test_a_claim_that_was_cut_short_is_refused_and_nobodys(
         resource.prlimit(zygote.process.pid, resource.RLIMIT_FSIZE, (limit, most))
         until_dead(zygote.ask(journal))
 
-    assert _said(pipe) == ("refused", f"No space left on device: {journal.path}")
+    assert _notice(pipe) == ("refused", f"No space left on device: {journal.path}")
     assert journal.path.stat().st_size == limit
     assert not (ground / "ran").exists()
     assert journal.stage() is PodStage.REQUESTED
     assert journal.give_up()
 
 
-def test_without_room_for_the_exit_nothing_is_claimed(ground: Path, pipe: int) -> None:
+def test_shim_claims_nothing_without_disk_space_for_exit_record(ground: Path, pipe: int) -> None:
     journal = journal_for(ground, script(ground, "touch ran", notify=str(ground / "pipe")))
     program = variant(ground, "-Dfallocate=room_gone", ROOMS)
 
     with Zygote(ground / "shims.err", program=program) as zygote:
         until_dead(zygote.ask(journal))
 
-    assert _said(pipe) == ("refused", f"No space left on device: {journal.path}")
+    assert _notice(pipe) == ("refused", f"No space left on device: {journal.path}")
     assert texts(journal) == []
     assert not (ground / "ran").exists()
 
 
-def test_a_file_system_that_cannot_keep_room_will_do(ground: Path, without_room: Path) -> None:
+def test_job_runs_on_file_system_without_fallocate(ground: Path, without_room: Path) -> None:
     with Zygote(ground / "shims.err", program=without_room) as zygote:
         assert zygote.run(journal_for(ground, script(ground, "exit 3"))).code == 3
 
 
-def test_a_request_that_was_cut_short_is_void_and_makes_room_for_another(
-    ground: Path, zygote: Zygote
-) -> None:
+def test_truncated_request_is_void_and_can_be_replaced(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "touch ran"))
     text = journal.path.read_bytes()
     for size in (0, 1, len(text) // 2, len(text) - 1):
@@ -272,8 +266,8 @@ def test_a_request_that_was_cut_short_is_void_and_makes_room_for_another(
     assert not (ground / "ran").exists()
 
 
-def test_a_request_that_is_whole_is_not_replaced(ground: Path) -> None:
-    """A shim may have been asked to start it."""
+def test_complete_request_is_not_replaced(ground: Path) -> None:
+    """A shim may already have been asked to start the job."""
     journal = journal_for(ground, script(ground, "true"))
     text = journal.path.read_bytes()
 
@@ -283,7 +277,7 @@ def test_a_request_that_is_whole_is_not_replaced(ground: Path) -> None:
     assert journal.path.read_bytes() == text
 
 
-def test_what_another_boot_left_may_have_run(ground: Path) -> None:
+def test_journal_of_another_boot_is_orphaned(ground: Path) -> None:
     journal_for(ground, script(ground, "true", boot="another"))
 
     assert [each.stage() for each in PodJournals(ground).all()] == [PodStage.ORPHANED]
@@ -292,7 +286,7 @@ def test_what_another_boot_left_may_have_run(ground: Path) -> None:
 # Stops.
 
 
-def test_a_stop_with_the_same_grace_is_written_once_also_by_the_next_agent(ground: Path) -> None:
+def test_stop_with_same_grace_is_written_once_even_by_next_agent(ground: Path) -> None:
     journal = journal_for(ground, script(ground, "true"))
 
     for grace in (9000, 9000, 0, 0, 0):
@@ -304,7 +298,7 @@ def test_a_stop_with_the_same_grace_is_written_once_also_by_the_next_agent(groun
     assert [json.loads(text)["grace_ms"] for text in texts(journal)] == [9000, 0]
 
 
-def test_the_last_stop_counts(ground: Path, zygote: Zygote) -> None:
+def test_last_stop_request_counts(ground: Path, zygote: Zygote) -> None:
     text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done"
     journal = journal_for(ground, script(ground, text, grace_ms=3_600_000))
     shim = zygote.ask(journal)
@@ -321,7 +315,7 @@ def test_the_last_stop_counts(ground: Path, zygote: Zygote) -> None:
 # Files.
 
 
-def test_a_pod_is_one_file_until_its_job_prints(ground: Path, zygote: Zygote) -> None:
+def test_pod_has_one_file_until_its_job_prints(ground: Path, zygote: Zygote) -> None:
     silent = journal_for(ground, script(ground, "exit 3", uid="silent"))
     loud = journal_for(ground, script(ground, "echo said", uid="loud"))
 
@@ -333,7 +327,7 @@ def test_a_pod_is_one_file_until_its_job_prints(ground: Path, zygote: Zygote) ->
     assert [path.name for path in (ground / "logs").iterdir()] == ["loud"]
 
 
-def test_nobody_else_may_look_into_a_journal_or_a_log(ground: Path) -> None:
+def test_journals_and_logs_are_private_to_their_owner(ground: Path) -> None:
     before = os.umask(0)
     try:
         journal = journal_for(ground, script(ground, "echo said"))
@@ -353,10 +347,8 @@ def test_nobody_else_may_look_into_a_journal_or_a_log(ground: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_is_printed_after_the_folder_was_moved_is_kept_there(
-    ground: Path, zygote: Zygote
-) -> None:
-    """As after a restore, while jobs run: its first output, and its end."""
+def test_output_and_exit_follow_journal_folder_that_was_moved(ground: Path, zygote: Zygote) -> None:
+    """A restore moves the folder while jobs run; then the job prints and ends."""
     old, new = ground / "old", ground / "new"
     text = "while [ ! -e go ]; do sleep 0.01; done; echo said; exit 6"
     journal = PodJournals(old).create("pod-1", script(ground, text))
@@ -374,14 +366,12 @@ def test_what_is_printed_after_the_folder_was_moved_is_kept_there(
     assert not old.exists()
 
 
-def test_an_agent_that_starts_removes_what_nobody_has_a_journal_of(
-    ground: Path, zygote: Zygote
-) -> None:
+def test_reading_journals_removes_files_without_journal(ground: Path, zygote: Zygote) -> None:
     loud = journal_for(ground, script(ground, "echo said"))
     zygote.run(loud)
     lost = journal_for(ground, script(ground, "echo said", uid="lost"))
     zygote.run(lost)
-    lost.path.unlink()  # by an agent that died before it removed the logs
+    lost.path.unlink()  # as if the agent died before it removed the logs
     going = journal_for(ground, request(ground, "/bin/true", uid="going"))
     going.path.rename(going.path.with_name(".gone.going"))
     (ground / "pods" / "folder").mkdir()
@@ -393,17 +383,17 @@ def test_an_agent_that_starts_removes_what_nobody_has_a_journal_of(
     assert (loud.logs / "log.1").exists()
 
 
-def test_what_is_removed_leaves_nothing(ground: Path, zygote: Zygote) -> None:
+def test_removed_journal_leaves_no_files(ground: Path, zygote: Zygote) -> None:
     for text in ("echo said", "true"):
         journal = journal_for(ground, script(ground, text))
         zygote.run(journal)
         journal.remove()
 
-    journal.remove()  # it may be told twice
+    journal.remove()  # a second removal does nothing
     assert list((ground / "pods").iterdir()) == []
     assert list((ground / "logs").iterdir()) == []
 
 
-def _said(pipe: int) -> tuple[str, str]:
+def _notice(pipe: int) -> tuple[str, str]:
     said = json.loads(os.read(pipe, 65536))
     return said["what"], said["detail"]

@@ -1,4 +1,4 @@
-"""What a job prints is kept and shown: every line, in order, rotated, followed, on a full disk."""
+"""The output of a job: every line kept in order, rotation, followers, and a full disk."""
 
 import resource
 import subprocess
@@ -14,7 +14,7 @@ from leasehold.core.names import Wire
 from leasehold.core.units import parse_instant
 
 
-def test_every_byte_comes_back_also_long_lines_binary_and_no_newline_at_the_end(
+def test_log_returns_every_byte_of_binary_long_and_unterminated_lines(
     ground: Path,
 ) -> None:
     printed = b"a\n\n\x00\xff\x1b[1m\r\n" + b"x" * 100_000 + b"\nend"
@@ -27,7 +27,7 @@ def test_every_byte_comes_back_also_long_lines_binary_and_no_newline_at_the_end(
     assert stage(ground, play) == printed
 
 
-def test_a_megabyte_a_second_loses_no_line(ground: Path) -> None:
+def test_log_of_forty_thousand_lines_loses_no_line(ground: Path) -> None:
     count = 40_000
 
     async def play(machine: Stage) -> bytes:
@@ -41,7 +41,7 @@ def test_a_megabyte_a_second_loses_no_line(ground: Path) -> None:
     assert [int(line.split()[1]) for line in lines] == list(range(1, count + 1))
 
 
-def test_old_files_are_dropped_and_the_rest_is_in_order(ground: Path) -> None:
+def test_rotation_drops_oldest_lines_and_keeps_rest_in_order(ground: Path) -> None:
     async def play(machine: Stage) -> tuple[bytes, int]:
         made = await machine.submit("seq", "seq 1 20000")
         printed = await machine.log(await machine.ended("seq"))
@@ -58,7 +58,7 @@ def test_old_files_are_dropped_and_the_rest_is_in_order(ground: Path) -> None:
     assert numbers[0] > 1
 
 
-def test_the_tail_the_time_the_stamps_and_the_limit_are_as_asked(ground: Path) -> None:
+def test_log_options_tail_since_timestamps_and_limit_are_honoured(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         await machine.submit("say", "printf 'one\\ntwo\\n'; sleep 0.3; printf 'three\\nfour'")
         ended = await machine.ended("say")
@@ -77,7 +77,7 @@ def test_the_tail_the_time_the_stamps_and_the_limit_are_as_asked(ground: Path) -
     stage(ground, play)
 
 
-def test_a_follower_sees_lines_as_they_come_over_rotation_and_ends_with_the_pod(
+def test_follower_sees_all_lines_across_rotation_and_ends_with_pod(
     ground: Path,
 ) -> None:
     async def play(machine: Stage) -> bytes:
@@ -98,7 +98,7 @@ def test_a_follower_sees_lines_as_they_come_over_rotation_and_ends_with_the_pod(
     assert followed == expected
 
 
-def test_a_follower_who_is_too_slow_is_told_what_he_missed(ground: Path) -> None:
+def test_slow_follower_sees_notice_where_lines_were_missed(ground: Path) -> None:
     async def play(machine: Stage) -> bytes:
         work = ground / "work" / "team"
         made = await machine.submit(
@@ -108,7 +108,7 @@ def test_a_follower_who_is_too_slow_is_told_what_he_missed(ground: Path) -> None
         follower = machine.agent.logs(made, follow=True)
         printed = await anext(follower)
         (work / "go").touch()
-        await machine.ended("talk")  # by now all but the last files of the log are gone
+        await machine.ended("talk")  # by now only the last files of the log are left
         async for portion in follower:
             printed += portion
         return printed
@@ -124,7 +124,7 @@ def test_a_follower_who_is_too_slow_is_told_what_he_missed(ground: Path) -> None
     assert after[0] > len(before) + 1
 
 
-def test_a_log_is_found_while_it_runs_after_a_restart_and_after_the_end(ground: Path) -> None:
+def test_log_is_readable_while_pod_runs_after_restart_and_after_end(ground: Path) -> None:
     async def play(machine: Stage) -> list[bytes]:
         script = "echo first; while [ ! -e go ]; do sleep 0.02; done; echo last"
         made = await machine.submit("talk", script)
@@ -147,7 +147,7 @@ def test_a_log_is_found_while_it_runs_after_a_restart_and_after_the_end(ground: 
     assert stage(ground, play) == [begun, begun, all_of_it, all_of_it]
 
 
-def test_the_log_of_a_silent_job_is_empty_also_for_who_follows_it(ground: Path) -> None:
+def test_log_of_silent_job_is_empty_even_when_followed(ground: Path) -> None:
     async def play(machine: Stage) -> tuple[bytes, bytes, bytes]:
         made = await machine.submit("mute", "while [ ! -e go ]; do sleep 0.02; done")
         await machine.running("mute")
@@ -162,7 +162,7 @@ def test_the_log_of_a_silent_job_is_empty_also_for_who_follows_it(ground: Path) 
 
 @pytest.fixture
 def full(ground: Path) -> Iterator[Path]:
-    """A small disk for the agent's folder; where none can be mounted, small files."""
+    """Give the agent's folder a small disk, or limit the file size if no disk can be mounted."""
     data = ground / "data"
     data.mkdir(mode=0o700)
     command = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "none", str(data)]
@@ -176,9 +176,9 @@ def full(ground: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(data)], check=True)
 
 
-def test_a_full_disk_costs_output_and_neither_the_job_nor_its_exit_code(full: Path) -> None:
+def test_full_disk_loses_output_but_not_job_or_its_exit_code(full: Path) -> None:
     async def play(machine: Stage) -> tuple[Wire, bytes]:
-        # More than fits, to a job that would die of a broken pipe, then its exit code.
+        # Print more than fits; the job would die of a broken pipe, but must reach its exit code.
         await machine.submit("flood", "seq 1 100000 || exit 1; echo survived >&2; exit 5")
         ended = await machine.ended("flood")
         reasons = [note.reason for note in machine.notes]
@@ -192,7 +192,7 @@ def test_a_full_disk_costs_output_and_neither_the_job_nor_its_exit_code(full: Pa
     assert printed.startswith(b"1\n2\n3\n")
 
 
-def test_a_pod_that_cannot_be_recorded_waits_for_room_and_then_runs(full: Path) -> None:
+def test_pod_without_disk_space_for_journal_stays_pending_until_space_is_free(full: Path) -> None:
     async def play(machine: Stage) -> str:
         filler = full / "data" / "filler"
         subprocess.run(
@@ -200,11 +200,11 @@ def test_a_pod_that_cannot_be_recorded_waits_for_room_and_then_runs(full: Path) 
         )
         await machine.submit("late", "true")
 
-        async def troubled() -> bool:
+        async def has_reported_trouble() -> bool:
             return any(note.reason == "AgentTrouble" for note in machine.notes)
 
-        if filler.stat().st_size > 64 * 1024:  # a disk that is full, not files that are small
-            await eventually(troubled)
+        if filler.stat().st_size > 64 * 1024:  # a full disk, not a limit on the file size
+            await eventually(has_reported_trouble)
             assert phase(await machine.get("late")) == "Pending"
         filler.unlink()
         return phase(await machine.ended("late"))

@@ -1,4 +1,4 @@
-"""What the agent says about its nodes, and what it does when one is declared dead."""
+"""How the agent registers its nodes, and what happens when a node is fenced or deleted."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from leasehold.ports.store import Conflict, NotFound
 OTHER = LocalNode("n2", "virtual", "here", "c1", "d2", gpus=8, rack="r7")
 
 
-def test_nodes_are_registered_with_what_placement_reads(ground: Path) -> None:
+def test_nodes_are_registered_with_the_fields_placement_reads(ground: Path) -> None:
     async def play(machine: Stage) -> list[Node]:
         wires = (await machine.store.list("Node")).items
         return [node_from_wire(wire, labels=Labels()) for wire in wires]
@@ -41,7 +41,7 @@ def test_nodes_are_registered_with_what_placement_reads(ground: Path) -> None:
     assert first.memory_bytes == second.memory_bytes > 0
 
 
-def test_what_an_administrator_set_stays(ground: Path) -> None:
+def test_administrators_taint_and_cordon_survive_agent_restart(ground: Path) -> None:
     async def play(machine: Stage) -> Node:
         await _taint(machine, "n1", "maintenance", cordon=True)
         await machine.restart()
@@ -54,14 +54,14 @@ def test_what_an_administrator_set_stays(ground: Path) -> None:
     assert node.ready
 
 
-def test_a_heartbeat_comes_without_a_change(ground: Path) -> None:
+def test_heartbeat_changes_only_the_object_version(ground: Path) -> None:
     async def play(machine: Stage) -> tuple[Node, Node]:
         before = await _node(machine, "n1")
 
-        async def beaten() -> bool:
+        async def has_heartbeat() -> bool:
             return (await _node(machine, "n1")).version > before.version
 
-        await eventually(beaten)
+        await eventually(has_heartbeat)
         return before, await _node(machine, "n1")
 
     before, after = stage(ground, play, limits=Limits(heartbeat_ms=50))
@@ -69,7 +69,7 @@ def test_a_heartbeat_comes_without_a_change(ground: Path) -> None:
     assert structs.replace(after, version=before.version) == before
 
 
-def test_a_fenced_node_loses_its_processes_and_comes_back_when_the_taint_goes(
+def test_fenced_node_loses_its_processes_and_returns_when_taint_is_removed(
     ground: Path,
 ) -> None:
     async def play(machine: Stage) -> None:
@@ -84,7 +84,7 @@ def test_a_fenced_node_loses_its_processes_and_comes_back_when_the_taint_goes(
         await eventually(lambda: _is_gone(dead))
         await eventually(lambda: _is_ready(machine, "n1", wanted=False))
         assert is_alive(alive)
-        # Nobody on a dead machine reports; the controller knows from the taint.
+        # A dead machine reports nothing; the controller learns of the end from the taint.
         assert phase(await machine.get("dead")) == "Running"
         await machine.store.create(pod("next", ["/bin/true"]))
         await machine.delete("dead", 30_000)
@@ -98,10 +98,10 @@ def test_a_fenced_node_loses_its_processes_and_comes_back_when_the_taint_goes(
     stage(ground, play, nodes=(NODE, OTHER))
 
 
-def test_a_node_that_empties_while_it_is_looked_at_is_fenced_as_it_was_asked_to(
+def test_requested_fence_is_applied_when_node_empties_between_two_checks(
     ground: Path,
 ) -> None:
-    """Its last process may end between any two looks."""
+    """The last process may end between any two checks of the agent."""
     answers = iter([False, False])
 
     async def play(machine: Stage) -> Node:
@@ -112,16 +112,16 @@ def test_a_node_that_empties_while_it_is_looked_at_is_fenced_as_it_was_asked_to(
         nodes.is_empty = lambda _: next(answers, True)
         await nodes.prepare()
         made = await _node(machine, "n2")
-        await machine.clock.sleep(2)  # or its next heartbeat may be the same, and no write
+        await machine.clock.sleep(2)  # an equal heartbeat at the same time would write nothing
         machine.tasks.spawn("nodes", nodes.run())
 
-        async def has_said_all() -> bool:
+        async def is_reported() -> bool:
             return (await _node(machine, "n2")).version > made.version
 
         async def is_fenced() -> bool:
             return bool((await _node(machine, "n2")).taints)
 
-        await eventually(has_said_all)  # so that it is not looked at again for another reason
+        await eventually(is_reported)  # from here on only the fence request causes a check
         await _ask_to_fence(machine, "n2")
         await eventually(is_fenced)
         return await _node(machine, "n2")
@@ -129,7 +129,7 @@ def test_a_node_that_empties_while_it_is_looked_at_is_fenced_as_it_was_asked_to(
     assert [taint.key for taint in stage(ground, play).taints] == [OUT_OF_SERVICE]
 
 
-def test_a_pod_of_a_fenced_node_that_nobody_deleted_is_removed_when_the_node_returns(
+def test_undeleted_pod_of_fenced_node_is_removed_when_node_returns(
     ground: Path,
 ) -> None:
     async def play(machine: Stage) -> int:
@@ -137,7 +137,7 @@ def test_a_pod_of_a_fenced_node_that_nobody_deleted_is_removed_when_the_node_ret
         await machine.running("lost")
         await _taint(machine, "n1", OUT_OF_SERVICE)
         await eventually(lambda: _is_ready(machine, "n1", wanted=False))
-        await machine.restart()  # it is still known to be lost
+        await machine.restart()  # the new agent still knows that the pod is lost
         await _taint(machine, "n1", None)
         await machine.gone("lost")
         return machine.agent.running
@@ -145,7 +145,7 @@ def test_a_pod_of_a_fenced_node_that_nobody_deleted_is_removed_when_the_node_ret
     assert stage(ground, play) == 0
 
 
-def test_a_deleted_node_loses_its_processes_and_is_registered_anew(ground: Path) -> None:
+def test_deleted_node_loses_its_processes_and_is_registered_again(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         await machine.submit("there", "echo $$$$ > pid; exec sleep 600")
         [pid] = await pids_in(ground / "work" / "team" / "pid")
@@ -165,7 +165,7 @@ def test_a_deleted_node_loses_its_processes_and_is_registered_anew(ground: Path)
     stage(ground, play)
 
 
-def test_a_node_that_is_no_longer_configured_is_not_ready_and_stays(ground: Path) -> None:
+def test_node_removed_from_configuration_stays_as_not_ready(ground: Path) -> None:
     async def play(machine: Stage) -> None:
         machine.nodes = (NODE,)
         await machine.restart()
@@ -176,7 +176,7 @@ def test_a_node_that_is_no_longer_configured_is_not_ready_and_stays(ground: Path
 
 
 class _Driver(DeviceWatch):
-    """Stands for NVML: which processes hold which device."""
+    """A fake NVML: it reports which processes hold which device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ REAL = LocalNode("n1", "h1", "here", "c1", "d1", gpus=4, devices=DEVICES)
 QUICK = Limits(retention_ms=0, devices_ms=20, devices_patience_ms=30_000)
 
 
-def test_foreign_processes_on_gpus_hold_them_as_another_schedulers_pod(ground: Path) -> None:
+def test_foreign_processes_on_gpus_appear_as_pod_of_another_scheduler(ground: Path) -> None:
     driver = _Driver()
 
     async def play(machine: Stage) -> None:
@@ -213,7 +213,7 @@ def test_foreign_processes_on_gpus_hold_them_as_another_schedulers_pod(ground: P
     stage(ground, play, nodes=(REAL,), limits=QUICK, devices=driver)
 
 
-def test_a_pods_own_processes_are_not_foreign_and_must_leave_the_gpu_before_it_is_over(
+def test_own_gpu_process_is_not_foreign_and_delays_end_until_gpu_is_free(
     ground: Path,
 ) -> None:
     driver = _Driver()
@@ -225,13 +225,13 @@ def test_a_pods_own_processes_are_not_foreign_and_must_leave_the_gpu_before_it_i
         await machine.running("user")
         [pid] = await pids_in(work / "pid")
         driver.held = {"GPU-2": frozenset({pid})}
-        await machine.clock.sleep(200)  # a few looks
+        await machine.clock.sleep(200)  # several checks
         names = {pod_from_wire(wire).name for wire in (await machine.store.list("Pod")).items}
         assert names == {"user"}
         (work / "go").touch()
         await eventually(lambda: _is_gone(pid))
         await machine.clock.sleep(200)
-        assert phase(await machine.get("user")) == "Running"  # the driver still holds on
+        assert phase(await machine.get("user")) == "Running"  # the driver still reports the process
         driver.held = {}
         assert phase(await machine.ended("user")) == "Succeeded"
 

@@ -1,4 +1,4 @@
-"""How many processes and threads one pod may have: enough for any job, not all that there are."""
+"""The limit on processes and threads of one pod: enough for any job, but not all of the machine."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ sys.exit({STORM})
 """
 
 
-def test_a_pod_that_forks_on_and_on_stops_itself_and_nobody_else(ground: Path) -> None:
+def test_fork_bomb_reaches_its_own_limit_and_bystander_completes(ground: Path) -> None:
     probe = find_cgroups("leasehold-probe")
     probe.remove()
 
@@ -47,7 +47,9 @@ def test_a_pod_that_forks_on_and_on_stops_itself_and_nobody_else(ground: Path) -
     assert terminated(bystander)["exitCode"] == 0
 
 
-def test_the_limit_never_leaves_the_machine_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_limit_is_lowered_where_kernel_limits_are_low(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counts = "leasehold.adapters.agent.cgroups._kernel_counts"
     for kernel, most in (((), 1000), ((4_000_000, 300_000), 1000), ((900, 5000), 450), ((1,), 1)):
         monkeypatch.setattr(counts, lambda kernel=kernel: kernel)
@@ -69,9 +71,9 @@ def test_the_limit_never_leaves_the_machine_without(monkeypatch: pytest.MonkeyPa
         (Cgroups(pids=Path("/p")), [{"path": "/p/x", "set": [["pids.max", 7]]}]),
         (Cgroups(unified=Path("/u")), [{"path": "/u/x", "set": []}]),
     ],
-    ids=["nothing", "version 2", "both", "version 1", "version 2 without it"],
+    ids=["nothing", "version 2", "both", "version 1", "version 2 without pids"],
 )
-def test_what_the_shim_must_make(cgroups: Cgroups, made: list[Wire]) -> None:
+def test_cgroups_of_pod_lists_groups_and_process_limits(cgroups: Cgroups, made: list[Wire]) -> None:
     assert cgroups.of_pod("x", memory_bytes=None, cpu_milli=None, pids_max=7) == made
     assert cgroups.counts_processes == any(each["set"] for each in made)
     assert not cgroups.enforces(MEMORY)

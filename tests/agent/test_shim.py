@@ -1,4 +1,4 @@
-"""A shim by itself: what it writes, whom it obeys, what it starts a job with, how it ends."""
+"""The shim without an agent: its records, the signals it obeys, the state and the end of a job."""
 
 import ctypes
 import json
@@ -34,7 +34,7 @@ from leasehold.core.units import parse_instant
 HERE = Path(__file__).parent
 
 OF_LIBC = (32, 33, 34)  # musl keeps three of the signals for itself, glibc two
-IGNORED = (*OF_LIBC, signal.SIGUSR2)  # by who started the server
+IGNORED = (*OF_LIBC, signal.SIGUSR2)  # as the process that started the server might
 RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
 
 
@@ -44,7 +44,7 @@ def zygote(ground: Path) -> Iterator[Zygote]:
         yield made
 
 
-def test_a_clock_that_is_set_back_makes_no_job_end_before_it_began(ground: Path) -> None:
+def test_job_with_clock_set_back_does_not_end_before_it_started(ground: Path) -> None:
     program = variant(ground, "-Dclock_gettime=clock_set_back", str(HERE / "set_back.c"))
     journal = journal_for(ground, script(ground, "sleep 0.05; echo said; exit 4"))
 
@@ -55,10 +55,10 @@ def test_a_clock_that_is_set_back_makes_no_job_end_before_it_began(ground: Path)
     assert 0 <= ended.finished_at - journal.started_at < 60_000
     said_at = parse_instant((journal.logs / "log.1").read_text().split()[0])
     assert said_at is not None
-    assert said_at < journal.started_at - 3_500_000  # so that the clock was behind
+    assert said_at < journal.started_at - 3_500_000  # proves that the clock was set back
 
 
-def test_a_journal_that_an_agent_gave_up_is_never_started(ground: Path, zygote: Zygote) -> None:
+def test_shim_never_starts_journal_that_agent_gave_up(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "touch ran"))
 
     assert journal.give_up()
@@ -70,7 +70,7 @@ def test_a_journal_that_an_agent_gave_up_is_never_started(ground: Path, zygote: 
     assert texts(journal) == [json.dumps({"by": "agent", "boot": boot_id()})]
 
 
-def test_a_journal_that_a_shim_has_started_cannot_be_given_up(ground: Path, zygote: Zygote) -> None:
+def test_agent_cannot_give_up_journal_that_shim_started(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "echo x >> ran"))
 
     zygote.run(journal)
@@ -80,10 +80,10 @@ def test_a_journal_that_a_shim_has_started_cannot_be_given_up(ground: Path, zygo
     assert not journal.give_up()
     assert (ground / "ran").read_text() == "x\n"
     assert exit_of(journal)["code"] == 0
-    assert len(texts(journal)) == 2  # the start and the end; who came too late wrote nothing
+    assert len(texts(journal)) == 2  # the start and the end; the late shim wrote nothing
 
 
-def test_of_many_shims_for_a_journal_one_starts_it(ground: Path, zygote: Zygote) -> None:
+def test_one_of_many_shims_starts_job_of_a_journal(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "echo x >> ran; sleep 0.1"))
 
     shims = [zygote.ask(journal) for _ in range(20)]
@@ -93,7 +93,9 @@ def test_of_many_shims_for_a_journal_one_starts_it(ground: Path, zygote: Zygote)
     assert exit_of(journal)["code"] == 0
 
 
-def test_a_journal_that_is_gone_is_not_started_and_said_so(ground: Path, zygote: Zygote) -> None:
+def test_missing_journal_is_reported_and_its_job_is_not_started(
+    ground: Path, zygote: Zygote
+) -> None:
     journal = journal_for(ground, script(ground, "touch ran"))
     journal.remove()
 
@@ -105,7 +107,7 @@ def test_a_journal_that_is_gone_is_not_started_and_said_so(ground: Path, zygote:
     assert not (ground / "ran").exists()
 
 
-def test_the_records_are_the_json_that_python_would_write(ground: Path, zygote: Zygote) -> None:
+def test_shim_records_equal_the_json_python_writes(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "exit 9"))
     before, before_boot = time.time_ns() // 1_000_000, boot_ms()
 
@@ -131,7 +133,9 @@ def test_the_records_are_the_json_that_python_would_write(ground: Path, zygote: 
     }  # fmt: skip
 
 
-def test_a_record_names_the_shim_as_the_agent_would(ground: Path, zygote: Zygote) -> None:
+def test_start_record_identifies_shim_and_job_by_pid_and_start_time(
+    ground: Path, zygote: Zygote
+) -> None:
     journal = journal_for(ground, request(ground, "/bin/sleep", "600"))
 
     shim = zygote.ask(journal)
@@ -148,10 +152,10 @@ def test_a_record_names_the_shim_as_the_agent_would(ground: Path, zygote: Zygote
     os.kill(shim, signal.SIGTERM)
 
 
-def test_a_record_names_shim_and_job_for_good_whenever_they_start(
+def test_start_times_in_records_are_correct_for_many_concurrent_starts(
     ground: Path, zygote: Zygote
 ) -> None:
-    """The start times are known without looking, unless a tick of the clock ended meanwhile."""
+    """The shim computes start times; it looks them up only if a clock tick ended meanwhile."""
     journals = [
         journal_for(ground, request(ground, "/bin/sleep", "600", uid=f"pod-{i}"))
         for i in range(150)
@@ -167,7 +171,7 @@ def test_a_record_names_shim_and_job_for_good_whenever_they_start(
     assert named == looked_up
 
 
-def test_it_tells_that_it_started_and_that_it_ended(ground: Path, zygote: Zygote) -> None:
+def test_shim_notifies_start_and_end(ground: Path, zygote: Zygote) -> None:
     pipe = ground / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -182,8 +186,8 @@ def test_it_tells_that_it_started_and_that_it_ended(ground: Path, zygote: Zygote
     ]
 
 
-def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path) -> None:
-    """Neither root nor another may write there, and the job that was forked never runs."""
+def test_start_is_refused_with_reason_if_journal_is_not_writable(ground: Path) -> None:
+    """No user may write to the journal, root included, and the forked job never runs."""
     pipe = ground / "pipe"
     os.mkfifo(pipe)
     pipe.chmod(0o666)
@@ -193,7 +197,7 @@ def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path
     journal.path.parent.chmod(0o555)
     ground.chmod(0o777)
 
-    # A copy, since the checkout may lie where another user cannot come.
+    # Use a copy, because another user may be unable to enter the checkout.
     program = Path(shutil.copy(PROGRAM, ground / PROGRAM.name))
     program.chmod(0o755)
     user = 65_534 if os.geteuid() == 0 else None
@@ -212,7 +216,7 @@ def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path
 # Stops.
 
 
-def test_a_stop_gives_its_grace_and_then_kills(ground: Path, zygote: Zygote) -> None:
+def test_stop_kills_job_after_its_grace_period(ground: Path, zygote: Zygote) -> None:
     text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.05; done"
     journal = journal_for(ground, script(ground, text))
     shim = zygote.ask(journal)
@@ -232,7 +236,7 @@ def test_a_stop_gives_its_grace_and_then_kills(ground: Path, zygote: Zygote) -> 
     [None, "", "{", '{"grace_ms": "1"}', '{"grace_ms": 1}', "[1, 2]", '{"grace_ms": 1, "due',
      '{"grace_ms": 99999999999999999999, "due_boot_ms": 1}', '{"grace_ms": 0, "due_boot_ms": 0} x'],
 )  # fmt: skip
-def test_a_stop_that_nobody_wrote_or_cannot_be_read_has_the_grace_of_the_request(
+def test_missing_or_unreadable_stop_has_grace_period_of_request(
     ground: Path, zygote: Zygote, written: str | None
 ) -> None:
     text = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"
@@ -250,7 +254,7 @@ def test_a_stop_that_nobody_wrote_or_cannot_be_read_has_the_grace_of_the_request
     assert journal.exit().code == 3
 
 
-def test_a_stop_without_grace_kills_at_once(ground: Path, zygote: Zygote) -> None:
+def test_stop_without_grace_kills_at_once(ground: Path, zygote: Zygote) -> None:
     text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done"
     journal = journal_for(ground, script(ground, text))
     shim = zygote.ask(journal)
@@ -264,7 +268,7 @@ def test_a_stop_without_grace_kills_at_once(ground: Path, zygote: Zygote) -> Non
     assert exit_of(journal)["killed"] is True
 
 
-def test_signals_of_a_terminal_are_nothing_to_a_shim(ground: Path, zygote: Zygote) -> None:
+def test_shim_ignores_terminal_signals(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "while [ ! -e go ]; do sleep 0.01; done; exit 6"))
     shim = zygote.ask(journal)
     until(lambda: journal.started is not None)
@@ -277,7 +281,7 @@ def test_signals_of_a_terminal_are_nothing_to_a_shim(ground: Path, zygote: Zygot
     assert exit_of(journal)["code"] == 6
 
 
-def test_a_sign_of_life_is_given(ground: Path, zygote: Zygote) -> None:
+def test_heartbeat_updates_last_sign_of_life_without_a_record(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "exec sleep 600", heartbeat_ms=20))
     shim = zygote.ask(journal)
     until(lambda: journal.started is not None)
@@ -285,14 +289,14 @@ def test_a_sign_of_life_is_given(ground: Path, zygote: Zygote) -> None:
 
     until(lambda: journal.last_sign_of_life() > first)
 
-    assert len(texts(journal)) == 1  # nothing was written; its exit will be, so look before
+    assert len(texts(journal)) == 1  # no record was written; check before the exit record is
     os.kill(shim, signal.SIGTERM)
 
 
-# What a job is started with.
+# The state that a job starts with.
 
 
-def test_a_job_is_started_with_a_clean_state(ground: Path) -> None:
+def test_job_starts_with_clean_process_state(ground: Path) -> None:
     text = (
         "cat /proc/self/status; echo; ls /proc/self/fd; echo; umask; ulimit -c; ulimit -Hc; "
         "readlink /proc/$$/fd/0; cut -d' ' -f 4-6 /proc/$$/stat; echo $$ $PPID; env"
@@ -323,13 +327,14 @@ def test_a_job_is_started_with_a_clean_state(ground: Path) -> None:
         ["/bin/sh", "-c", "ulimit -Hc"], capture_output=True, text=True, check=True
     ).stdout.rstrip("\n")
     pid, shim = pids.split()
-    assert stat.split() == [shim, pid, pid]  # its parent; a group and a session of its own
+    # The parent of the job is the shim, and the job leads its own group and session.
+    assert stat.split() == [shim, pid, pid]
     assert {line for line in told if not line.startswith(("PWD=", "_=", "SHLVL=", "OLDPWD="))} == {
         f"PATH={os.environ['PATH']}", "A=b=c",
     }  # fmt: skip
 
 
-def test_shims_outlive_their_zygote_and_no_job_its_shim(ground: Path) -> None:
+def test_shims_outlive_their_zygote_but_no_job_outlives_its_shim(ground: Path) -> None:
     journals = [
         journal_for(ground, request(ground, "/bin/sleep", "600", uid=f"pod-{i}")) for i in range(2)
     ]
@@ -355,8 +360,8 @@ def test_shims_outlive_their_zygote_and_no_job_its_shim(ground: Path) -> None:
     assert exit_of(journals[1])["code"] == 143
 
 
-def test_a_crowd_in_sessions_of_its_own_ends_with_the_job(ground: Path, zygote: Zygote) -> None:
-    """Forked twice, each leading a session, deaf to what can be ignored, and forking on."""
+def test_descendants_in_own_sessions_end_with_job(ground: Path, zygote: Zygote) -> None:
+    """Each descendant is forked twice, leads a session, ignores signals and keeps forking."""
     text = (
         'for i in $(seq 40); do (setsid sh -c \'trap "" TERM HUP INT; echo $$ >> pids; '
         "while :; do sleep 0.02; done' &) ; done; "
@@ -368,14 +373,14 @@ def test_a_crowd_in_sessions_of_its_own_ends_with_the_job(ground: Path, zygote: 
 
     pids = [int(line) for line in (ground / "pids").read_text().split()]
     left = [pid for pid in pids if is_alive(pid)]
-    for pid in left:  # if it fails, it fails alone
+    for pid in left:  # a failing test leaves no processes to others
         os.kill(pid, signal.SIGKILL)
     assert len(pids) == 40
     assert left == []
     assert ended.code == 2
 
 
-def test_output_that_a_stranger_goes_on_writing_does_not_keep_a_pod_alive(
+def test_foreign_process_that_holds_output_pipe_does_not_keep_pod_alive(
     ground: Path, zygote: Zygote
 ) -> None:
     """A process outside the pod may hold the job's pipe."""
@@ -390,13 +395,13 @@ def test_output_that_a_stranger_goes_on_writing_does_not_keep_a_pod_alive(
         until(lambda: b" y\n" in _log(journal))
         (ground / "go").touch()
         until(lambda: not is_alive(shim))
-        assert stranger.wait() == -signal.SIGPIPE  # it was still writing
+        assert stranger.wait() == -signal.SIGPIPE  # proves that it was still writing
     finally:
         stranger.kill()
     assert journal.stage() is PodStage.OVER
 
 
-def test_a_cgroup_that_cannot_be_made_is_said_and_nothing_runs(
+def test_cgroup_setup_failure_is_reported_and_job_does_not_run(
     ground: Path, zygote: Zygote
 ) -> None:
     place = str(ground / "no" / "such" / "group")
@@ -410,10 +415,8 @@ def test_a_cgroup_that_cannot_be_made_is_said_and_nothing_runs(
     assert not (ground / "ran").exists()
 
 
-def test_a_cgroup_gets_its_settings_and_the_job_before_it_runs(
-    ground: Path, zygote: Zygote
-) -> None:
-    """In a folder that looks like one: the files are there before."""
+def test_cgroup_has_settings_and_job_pid_before_command_runs(ground: Path, zygote: Zygote) -> None:
+    """A plain folder with the same files stands for the cgroup."""
     place = ground / "group"
     place.mkdir()
     for name in ("memory.max", "cpu.max", "cgroup.procs"):
@@ -446,14 +449,14 @@ def _is_sleeping(journal: PodJournal) -> bool:
 
 
 def _dispose(number: int, what: int) -> None:
-    """For signals that libc keeps for itself, so that Python cannot."""
+    """Set the disposition of a signal, even one that libc reserves and Python therefore refuses."""
     action = (ctypes.c_ulong * 8)(what)
     libc = ctypes.CDLL(None)
     assert libc.syscall(RT_SIGACTION[platform.machine()], number, action, None, 8) == 0
 
 
 def _log(journal: PodJournal) -> bytes:
-    """As much of it as is not rotated away while it is read."""
+    """Return the log without files that are rotated away during the read."""
     found = []
     for path in sorted(journal.logs.glob("log.*")):
         with suppress(FileNotFoundError):
@@ -462,7 +465,7 @@ def _log(journal: PodJournal) -> bytes:
 
 
 def _printed(journal: PodJournal) -> bytes:
-    """What it printed, if that is little."""
+    """Return the output of the job, if it is small enough not to be rotated."""
     printed = b""
     for line in _log(journal).split(b"\n")[:-1]:
         _, _, flag, text = line.split(b" ", 3)

@@ -1,7 +1,7 @@
-"""How a shim finds and starts a command, and what it says when it cannot: as Python would.
+"""How a shim finds and starts a command, and which error it reports: the same as Python.
 
-The model is `os.execvpe` itself, in a process of its own: an errno or a text. Its words are those
-of the exit record.
+The model is `os.execvpe` itself in a separate process. It gives an errno or a text, from which
+`expected` makes the text of the exit record.
 """
 
 import json
@@ -39,7 +39,7 @@ def zygote(ground: Path) -> Iterator[Zygote]:
 
 
 def expected(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, str]:
-    """The code and the sentence; a command that runs says nothing and ends with 7."""
+    """Return the exit code and the error; a command that runs has no error and exits with 7."""
     asked = json.dumps([argv, env, cwd])
     done = subprocess.run([sys.executable, "-c", MODEL, asked], capture_output=True, check=False)
     if done.returncode:
@@ -54,7 +54,7 @@ def expected(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, str]:
 
 @pytest.fixture
 def bin_(ground: Path) -> Path:
-    """A folder with all kinds of files that might be commands."""
+    """Create a folder with many kinds of files that may be taken for commands."""
     place = ground / "bin"
     (place / "folder").mkdir(parents=True)
     (place / "deep").mkdir()
@@ -83,7 +83,7 @@ def bin_(ground: Path) -> Path:
     ["{bin}", "{bin}/deep:{bin}", "{bin}/seven:{bin}", "{bin}:{bin}/seven", "", ":", "bin/deep",
      None, "/no/such:{bin}/", "{bin}/loop:{bin}", "/" + "z" * 5000 + ":{bin}"],
 )  # fmt: skip
-def test_a_command_is_found_by_the_jobs_own_path_as_python_would(
+def test_command_is_searched_in_path_of_job_like_python_does(
     ground: Path, bin_: Path, zygote: Zygote, name: str, path: str | None
 ) -> None:
     env = {} if path is None else {"PATH": path.format(bin=bin_)}
@@ -93,14 +93,16 @@ def test_a_command_is_found_by_the_jobs_own_path_as_python_would(
 
     code, said = expected([name], env, str(bin_))
     if len(name) > 3000:
-        said = said.replace(name, f"{name[:3000]}…")  # so that the record has room
+        said = said.replace(name, f"{name[:3000]}…")  # the shim shortens long names in its record
     assert (ended.code, ended.error) == (code, said)
 
 
 @pytest.mark.parametrize("name", ["{bin}/seven", "{bin}/missing", "{bin}/folder", "{bin}/closed",
                                   "{bin}/loop", "{bin}/seven/x", "deep/seven", "./seven",
                                   "../bin/seven", "/"])  # fmt: skip
-def test_a_path_is_taken_as_it_is(ground: Path, bin_: Path, zygote: Zygote, name: str) -> None:
+def test_command_with_slash_is_not_searched_in_path(
+    ground: Path, bin_: Path, zygote: Zygote, name: str
+) -> None:
     name = name.format(bin=bin_)
     env = {"PATH": "/nowhere"}
     journal = journal_for(ground, request(ground, name, env=env, cwd=str(bin_)))
@@ -111,7 +113,7 @@ def test_a_path_is_taken_as_it_is(ground: Path, bin_: Path, zygote: Zygote, name
 
 
 @pytest.mark.parametrize("cwd", ["{bin}/missing", "{bin}/seven", "{bin}/loop", "/" + "d" * 300, ""])
-def test_a_folder_that_cannot_be_entered_is_said(
+def test_working_directory_that_cannot_be_entered_is_reported(
     ground: Path, bin_: Path, zygote: Zygote, cwd: str
 ) -> None:
     cwd = cwd.format(bin=bin_)
@@ -123,7 +125,7 @@ def test_a_folder_that_cannot_be_entered_is_said(
 
 
 @pytest.mark.parametrize("name", ["A=B", "", "=", "=A", "A"])
-def test_a_variable_without_a_proper_name_is_refused_as_python_does(
+def test_variable_with_invalid_name_is_handled_like_python_does(
     ground: Path, bin_: Path, zygote: Zygote, name: str
 ) -> None:
     env = {"PATH": str(bin_), name: "value"}
@@ -134,7 +136,7 @@ def test_a_variable_without_a_proper_name_is_refused_as_python_does(
     assert (ended.code, ended.error) == expected(["seven"], env, str(bin_))
 
 
-def test_a_zero_byte_in_a_folders_name_says_nothing_about_what_follows(
+def test_zero_byte_in_working_directory_does_not_shift_later_fields(
     ground: Path, zygote: Zygote
 ) -> None:
     asked = request(ground, "/usr/bin/id", cwd="/tmp\x000\x000\x00")
@@ -148,20 +150,18 @@ def test_a_zero_byte_in_a_folders_name_says_nothing_about_what_follows(
     )
 
 
-def test_what_a_record_says_is_json_whatever_the_command_is_called(
-    ground: Path, zygote: Zygote
-) -> None:
-    """Quotes, newlines, all planes of Unicode, and bytes that are none of it."""
+def test_exit_record_is_valid_json_for_any_command_name(ground: Path, zygote: Zygote) -> None:
+    """Quotes, newlines, all planes of Unicode, and bytes that are not UTF-8."""
     for index, (name, shown) in enumerate([
         ('a"b\\c\n\t\r\b\f\x01\x1f\x7f', 'a"b\\c\n\t\r\b\f\x01\x1f\x7f'),
         ("é€𝄞\U0010ffff", "é€𝄞\U0010ffff"),
         ("\udc80\udcff", "\ufffd\ufffd"),  # bytes 80 and ff, as Python names them
-        ("a\udce2\udc82z", "a\ufffd\ufffdz"),  # a character that is cut off
+        ("a\udce2\udc82z", "a\ufffd\ufffdz"),  # a truncated character
         ("\udced\udca0\udc80", "\ufffd\ufffd\ufffd"),  # a surrogate
-        ("\udcc0\udcaf", "\ufffd\ufffd"),  # a slash, longer than it may be
+        ("\udcc0\udcaf", "\ufffd\ufffd"),  # an overlong encoding of a slash
         ("\udce0\udc80\udcaf", "\ufffd" * 3),
         ("\udcf0\udc80\udc80\udcaf", "\ufffd" * 4),
-        ("\udcf4\udc90\udc80\udc80", "\ufffd" * 4),  # beyond the last
+        ("\udcf4\udc90\udc80\udc80", "\ufffd" * 4),  # beyond the last code point
         ("€" * 1200, "€" * 500 + "…"),  # three thousand bytes of JSON
         ("\x01" * 1200, "\x01" * 500 + "…"),
     ]):  # fmt: skip
@@ -174,7 +174,7 @@ def test_what_a_record_says_is_json_whatever_the_command_is_called(
         assert texts(journal)[-1] == json.dumps(exit_of(journal))
 
 
-def test_words_and_variables_come_as_they_were_written(ground: Path, zygote: Zygote) -> None:
+def test_arguments_and_variables_reach_the_job_unchanged(ground: Path, zygote: Zygote) -> None:
     words = ["", " ", "a\nb", "é€𝄞", "\udc80\udcff", "-n", "$(x)", "'\"", "=" * 3]
     env = {"PATH": os.environ["PATH"], "EMPTY": "", "LINES_": "a\nb=c", "B": "\udcfe", "é": "ü"}
     program = (
@@ -191,7 +191,7 @@ def test_words_and_variables_come_as_they_were_written(ground: Path, zygote: Zyg
     assert {name: variables[name] for name in env} == env
 
 
-PAGE_STRINGS = 32 * os.sysconf("SC_PAGE_SIZE")  # of one word or variable, with its zero byte
+PAGE_STRINGS = 32 * os.sysconf("SC_PAGE_SIZE")  # the limit of one string, with its zero byte
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ PAGE_STRINGS = 32 * os.sysconf("SC_PAGE_SIZE")  # of one word or variable, with 
     [(PAGE_STRINGS - 1, 1, True), (PAGE_STRINGS, 1, False), (100_000, 18, True),
      (100_000, 80, False), (1, 100_000, True), (0, 1_000_000, False)],
 )  # fmt: skip
-def test_huge_commands_run_or_are_refused_by_the_kernel(
+def test_huge_command_runs_or_is_refused_by_the_kernel(
     ground: Path, zygote: Zygote, one: int, count: int, is_run: bool
 ) -> None:
     journal = journal_for(ground, request(ground, "/bin/true", *(["x" * one] * count)))
@@ -212,7 +212,7 @@ def test_huge_commands_run_or_are_refused_by_the_kernel(
     [(PAGE_STRINGS - 8, 1, True), (PAGE_STRINGS, 1, False), (100_000, 18, True),
      (100_000, 80, False), (10, 60_000, True)],
 )  # fmt: skip
-def test_huge_environments_run_or_are_refused_by_the_kernel(
+def test_huge_environment_runs_or_is_refused_by_the_kernel(
     ground: Path, zygote: Zygote, one: int, count: int, is_run: bool
 ) -> None:
     env = {f"V{number:05}": "x" * one for number in range(count)}
@@ -228,7 +228,7 @@ def test_no_job_becomes_root(ground: Path, zygote: Zygote) -> None:
     until(lambda: not is_alive(shim))
 
     assert not (ground / "ran").exists()
-    if os.geteuid() == 0:  # another may not even give it the pipes
+    if os.geteuid() == 0:  # another user cannot even pass the pipes to it
         assert exit_of(journal)["code"] == 128
         said = exit_of(journal)["error"]
         assert said == "it cannot become user [0, 0]: Operation not permitted"

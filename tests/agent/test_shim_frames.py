@@ -1,6 +1,7 @@
-"""Requests that the zygote must refuse: cut, changed, too large, drawn at random.
+"""Requests that the zygote must refuse: truncated, changed, too large, random.
 
-The program is compiled so that undefined behaviour ends it: it would hang up and be found out.
+The program is compiled to end on undefined behaviour. It would then hang up, and the test would
+fail.
 """
 
 import os
@@ -30,14 +31,14 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def zygote(ground: Path, strict: Path) -> Iterator[Zygote]:
-    """As nobody: a request that is understood by accident must harm nobody."""
+    """Run the zygote as user `nobody`: a request accepted by accident must do no harm."""
     user = NOBODY if os.geteuid() == 0 else None
     with Zygote(ground / "shims.err", program=strict, user=user) as made:
         yield made
 
 
 def sample() -> Record:
-    """With something of everything, in a folder that cannot be."""
+    """Return a request with a value in every field, in a folder that cannot exist."""
     return request(
         Path("/proc/none"), "/bin/true", "", "word",
         env={"PATH": "/bin", "EMPTY": ""}, user=[NOBODY, NOBODY],
@@ -57,14 +58,14 @@ def framed(body: bytes) -> bytes:
     return struct.pack("<I", len(body)) + body
 
 
-def is_alive_and_well(ground: Path, zygote: Zygote) -> bool:
+def still_runs_jobs(ground: Path, zygote: Zygote) -> bool:
     journal = journal_for(ground, request(ground, "/bin/true"))
     for path in (ground, journal.path.parent, journal.path):
         path.chmod(0o777)
     return zygote.run(journal).code == 0
 
 
-def test_what_is_not_changed_is_understood(zygote: Zygote) -> None:
+def test_unchanged_frame_is_accepted(zygote: Zygote) -> None:
     zygote.send(framed(body_of(sample())))
 
     answer = zygote.answer()
@@ -74,19 +75,19 @@ def test_what_is_not_changed_is_understood(zygote: Zygote) -> None:
     assert answer[1] == "pod-1"
 
 
-def test_a_frame_that_is_cut_anywhere_is_refused(ground: Path, zygote: Zygote) -> None:
+def test_frame_truncated_at_any_byte_is_refused(ground: Path, zygote: Zygote) -> None:
     body = body_of(sample())
     for size in range(len(body)):
         zygote.send(framed(body[:size]))
         assert zygote.answer() == REFUSED, size
-    assert is_alive_and_well(ground, zygote)
+    assert still_runs_jobs(ground, zygote)
 
 
-def test_a_frame_with_something_behind_it_is_refused(ground: Path, zygote: Zygote) -> None:
+def test_frame_with_trailing_bytes_is_refused(ground: Path, zygote: Zygote) -> None:
     for added in (b"\0", b"x", b"x\0", b"\0\0"):
         zygote.send(framed(body_of(sample()) + added))
         assert zygote.answer() == REFUSED, added
-    assert is_alive_and_well(ground, zygote)
+    assert still_runs_jobs(ground, zygote)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_a_frame_with_something_behind_it_is_refused(ground: Path, zygote: Zygot
         (34, [b"-1", b"x", b"4294967295", b""]),
     ],
 )
-def test_a_field_that_cannot_be_is_refused(
+def test_frame_with_invalid_field_is_refused(
     ground: Path, zygote: Zygote, field: int, values: list[bytes]
 ) -> None:
     for value in values:
@@ -119,17 +120,19 @@ def test_a_field_that_cannot_be_is_refused(
         fields[field] = value
         zygote.send(framed(b"\0".join(fields)))
         assert zygote.answer() == REFUSED, value
-    assert is_alive_and_well(ground, zygote)
+    assert still_runs_jobs(ground, zygote)
 
 
 def test_groups_without_a_user_are_refused(ground: Path, zygote: Zygote) -> None:
     zygote.send(framed(body_of(sample() | {"user": None})))
 
     assert zygote.answer() == REFUSED
-    assert is_alive_and_well(ground, zygote)
+    assert still_runs_jobs(ground, zygote)
 
 
-def test_thousands_of_changed_and_random_frames_do_no_harm(ground: Path, zygote: Zygote) -> None:
+def test_zygote_survives_thousands_of_changed_and_random_frames(
+    ground: Path, zygote: Zygote
+) -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     body = body_of(sample())
@@ -140,10 +143,10 @@ def test_thousands_of_changed_and_random_frames_do_no_harm(ground: Path, zygote:
         assert answer is not None, f"seed {seed}"
         refused += answer[0] == 0
     assert refused > 2000, f"seed {seed}"
-    assert is_alive_and_well(ground, zygote), f"seed {seed}"
+    assert still_runs_jobs(ground, zygote), f"seed {seed}"
 
 
-def test_a_frame_may_come_in_any_portions(ground: Path, zygote: Zygote) -> None:
+def test_frame_is_read_in_any_portions(ground: Path, zygote: Zygote) -> None:
     frame = framed(body_of(sample()))
     for byte in frame:
         zygote.send(bytes((byte,)))
@@ -154,17 +157,17 @@ def test_a_frame_may_come_in_any_portions(ground: Path, zygote: Zygote) -> None:
     assert [bool(zygote.answer()) for _ in range(2)] == [True, True]
     zygote.send(frame[7:])
     assert zygote.answer() is not None
-    assert is_alive_and_well(ground, zygote)
+    assert still_runs_jobs(ground, zygote)
 
 
-def test_a_frame_as_large_as_may_be_is_read(ground: Path, zygote: Zygote) -> None:
+def test_frame_of_maximum_size_is_read_and_refused(ground: Path, zygote: Zygote) -> None:
     zygote.send(framed(b"\0" * FRAME_BYTES_MAX))
     assert zygote.answer() == REFUSED
-    assert is_alive_and_well(ground, zygote)
+    assert still_runs_jobs(ground, zygote)
 
 
 @pytest.mark.parametrize("size", [FRAME_BYTES_MAX + 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
-def test_after_a_size_that_cannot_be_it_ends_and_starts_nothing(zygote: Zygote, size: int) -> None:
+def test_zygote_ends_after_a_frame_size_above_the_maximum(zygote: Zygote, size: int) -> None:
     zygote.send(struct.pack("<I", size) + body_of(sample()))
 
     assert zygote.answer() is None
@@ -172,7 +175,7 @@ def test_after_a_size_that_cannot_be_it_ends_and_starts_nothing(zygote: Zygote, 
     assert f"a request of {size} bytes is too large" in zygote.errors.read_text()
 
 
-def test_it_ends_when_nobody_asks_any_more_also_in_the_midst_of_a_frame(zygote: Zygote) -> None:
+def test_zygote_ends_when_client_hangs_up_within_a_frame(zygote: Zygote) -> None:
     zygote.send(framed(body_of(sample()))[:50])
 
     assert zygote.close() == 0

@@ -1,4 +1,5 @@
-"""What a shim keeps of a job's output: all of it, in lines, in files of a size, or counted."""
+"""How a shim keeps the output of a job: complete lines, in rotated files, with dropped bytes
+counted."""
 
 import random
 import re
@@ -24,7 +25,7 @@ def zygote(ground: Path) -> Iterator[Zygote]:
 
 
 def lines_of(journal: PodJournal) -> list[tuple[str, str, bytes]]:
-    """Stream, flag and text of every line that is kept, of all files in order."""
+    """Return stream, flag and text of every kept line, from all files in order."""
     files = sorted(journal.logs.glob("log.*"), key=lambda path: int(path.suffix[1:]))
     found = []
     for file in files:
@@ -50,7 +51,7 @@ SIZES = (0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE 
 
 
 @pytest.mark.parametrize("end", ["\n", "", "\nend"])
-def test_lines_of_every_length_come_back_in_pieces_of_a_size(
+def test_lines_of_any_length_are_kept_in_pieces_of_limited_size(
     ground: Path, zygote: Zygote, end: str
 ) -> None:
     written = b"\n".join(b"%d" % index * size for index, size in enumerate(SIZES)) + end.encode()
@@ -64,7 +65,7 @@ def test_lines_of_every_length_come_back_in_pieces_of_a_size(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_binary_output_on_both_streams_comes_back_byte_by_byte(
+def test_binary_output_on_both_streams_is_kept_byte_for_byte(
     ground: Path, zygote: Zygote, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -83,7 +84,7 @@ def test_binary_output_on_both_streams_comes_back_byte_by_byte(
     assert printed(journal, "stderr") == (ground / "err").read_bytes()
 
 
-def test_output_without_any_newline_is_shown_while_it_comes(ground: Path, zygote: Zygote) -> None:
+def test_output_without_newline_is_logged_while_job_runs(ground: Path, zygote: Zygote) -> None:
     text = "printf begun; while [ ! -e go ]; do sleep 0.01; done; printf ' ended\\nlast'"
     journal = journal_for(ground, script(ground, text))
 
@@ -97,7 +98,7 @@ def test_output_without_any_newline_is_shown_while_it_comes(ground: Path, zygote
     ]  # fmt: skip
 
 
-def test_ten_megabytes_without_a_newline_are_kept(ground: Path, zygote: Zygote) -> None:
+def test_ten_megabytes_without_newline_are_kept(ground: Path, zygote: Zygote) -> None:
     (ground / "written").write_bytes(b"0123456789abcdef" * (10 * 1024 * 64))
     journal = journal_for(ground, request(ground, "/bin/cat", "written", log_bytes_max=1 << 30))
 
@@ -107,8 +108,8 @@ def test_ten_megabytes_without_a_newline_are_kept(ground: Path, zygote: Zygote) 
     assert {flag for _, flag, _ in lines_of(journal)} == {"P"}
 
 
-def test_a_flood_is_rotated_and_what_is_kept_is_its_end(ground: Path, zygote: Zygote) -> None:
-    """Thirty megabytes as fast as they come, of which three are kept."""
+def test_large_output_is_rotated_and_keeps_its_end(ground: Path, zygote: Zygote) -> None:
+    """The job prints thirty megabytes at full speed; three are kept."""
     size, files = 1 << 20, 3
     asked = script(ground, "seq 1 4000000", log_bytes_max=size, log_files_max=files)
     journal = journal_for(ground, asked)
@@ -124,7 +125,7 @@ def test_a_flood_is_rotated_and_what_is_kept_is_its_end(ground: Path, zygote: Zy
     assert len(numbers) > 40_000
 
 
-def test_files_that_are_never_full_enough_are_one_line_each(ground: Path, zygote: Zygote) -> None:
+def test_log_files_with_limit_of_one_byte_have_one_line_each(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "seq 1 9", log_bytes_max=1, log_files_max=4))
 
     assert zygote.run(journal).code == 0
@@ -135,7 +136,7 @@ def test_files_that_are_never_full_enough_are_one_line_each(ground: Path, zygote
     assert printed(journal) == b"6\n7\n8\n9\n"
 
 
-def test_a_job_that_closes_its_output_runs_on(ground: Path, zygote: Zygote) -> None:
+def test_job_that_closes_its_output_keeps_running(ground: Path, zygote: Zygote) -> None:
     text = "echo said; exec >&- 2>&-; while [ ! -e go ]; do sleep 0.01; done; exit 5"
     journal = journal_for(ground, script(ground, text))
     shim = zygote.ask(journal)
@@ -148,10 +149,10 @@ def test_a_job_that_closes_its_output_runs_on(ground: Path, zygote: Zygote) -> N
     assert exit_of(journal)["code"] == 5
 
 
-def test_what_a_full_disk_drops_is_counted_and_told_once_there_is_room(
+def test_output_dropped_on_full_disk_is_counted_and_reported_later(
     ground: Path, zygote: Zygote
 ) -> None:
-    """A file that may not grow beyond 64 KiB, until it may again, for a moment."""
+    """A limit of 64 KiB on the file size stands for a full disk; the test removes it later."""
     pid = zygote.process.pid
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (64 * 1024, most))
@@ -182,7 +183,7 @@ def test_what_a_full_disk_drops_is_counted_and_told_once_there_is_room(
 
 
 def _is_stuck(journal: PodJournal) -> bool:
-    """Whether the job has said its part and waits: more than a pipe and a file hold together."""
+    """Return whether the job has printed more than a pipe and a file hold, and now waits."""
     started = journal.started
     if started is None:
         return False

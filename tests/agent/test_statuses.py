@@ -1,4 +1,4 @@
-"""Statuses as clients require them, and as the controller reads them back."""
+"""Pod statuses: the form that clients require, and what the controller reads from it."""
 
 from leasehold.adapters.agent.journals import Exit
 from leasehold.adapters.agent.statuses import ended
@@ -13,7 +13,7 @@ def exited(code: int | None) -> Wire:
     return {"metadata": {}, "spec": {"containers": [container]}, "status": status}
 
 
-def test_an_end_that_nobody_saw_has_a_number_for_clients_and_none_for_us() -> None:
+def test_unknown_exit_is_137_for_clients_and_none_for_the_controller() -> None:
     pod = exited(None)
 
     [told] = pod["status"]["containerStatuses"]  # type: ignore[index, call-overload]
@@ -22,5 +22,5 @@ def test_an_end_that_nobody_saw_has_a_number_for_clients_and_none_for_us() -> No
     assert pod_from_wire(pod).exit_code is None
 
 
-def test_a_job_that_was_killed_keeps_its_number() -> None:
+def test_exit_code_137_is_read_back() -> None:
     assert pod_from_wire(exited(137)).exit_code == 137

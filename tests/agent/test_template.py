@@ -1,4 +1,4 @@
-"""What this machine cannot honour in a template is refused by path; nothing else is."""
+"""Template fields that this machine cannot honour are refused by path; all others are accepted."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def sourced(source: object) -> Wire:
     return run({"env": [{"name": "A", "valueFrom": source}]})
 
 
-def test_a_template_that_a_process_can_be_is_accepted() -> None:
+def test_template_that_a_process_can_honour_is_accepted() -> None:
     made = run(
         {
             "image": "nvcr.io/torch:24",
@@ -98,7 +98,7 @@ def test_a_template_that_a_process_can_be_is_accepted() -> None:
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_where_it_stands(made: Wire, path: str) -> None:
+def test_field_that_cannot_be_honoured_is_refused_by_path(made: Wire, path: str) -> None:
     assert [found for found, _ in problems_of_template(made)] == [path]
 
 
@@ -112,11 +112,11 @@ ODD: list[Wire] = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_nothing_odd_makes_it_fail(odd: Wire) -> None:
+def test_malformed_document_raises_no_error(odd: Wire) -> None:
     assert problems_of_template(odd) == []
 
 
 @pytest.mark.parametrize("spec", [{"owner": "t:a"}, {"owner": "t:a", "template": None}])
-def test_a_run_without_a_template_is_refused(spec: Wire) -> None:
+def test_run_without_template_is_refused(spec: Wire) -> None:
     found = problems_of_template({"kind": "Run", "spec": spec})
     assert [path for path, _ in found] == ["spec.template"]

@@ -1,4 +1,4 @@
-"""Who runs what, within which limits, and where a gang meets."""
+"""The users that jobs run as, their limits, and the rendezvous of a gang."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from leasehold.adapters.agent import users as users_module
 from leasehold.adapters.agent.agent import LocalNode, _prepare
 from leasehold.adapters.agent.cgroups import find_cgroups
 from leasehold.adapters.agent.limits import AgentError, CannotStart
-from leasehold.adapters.agent.meeting import PORT_FIRST, PORT_LAST, Meetings
+from leasehold.adapters.agent.rendezvous import PORT_FIRST, PORT_LAST, Rendezvous
 from leasehold.adapters.agent.users import (
     PRIVATE_COUNT_SMALL,
     PRIVATE_FIRST,
@@ -25,7 +25,7 @@ from leasehold.core.objects.quantity import CPU, MEMORY
 IS_ROOT = os.geteuid() == 0
 
 
-def test_jobs_of_two_namespaces_are_two_users_who_cannot_read_the_data_folder(
+def test_jobs_of_two_namespaces_run_as_two_users_without_access_to_data(
     ground: Path,
 ) -> None:
     async def play(machine: Stage) -> dict[str, list[str]]:
@@ -56,7 +56,7 @@ def test_jobs_of_two_namespaces_are_two_users_who_cannot_read_the_data_folder(
         assert said["team"][0] == said["other"][0] == str(os.geteuid())
 
 
-def test_a_namespace_keeps_its_uid(ground: Path) -> None:
+def test_namespace_keeps_its_uid(ground: Path) -> None:
     first = Users(ground)
     before = [first.account(name).uid for name in ("a", "b", "a")]
     again = Users(ground)
@@ -70,19 +70,19 @@ def test_a_namespace_keeps_its_uid(ground: Path) -> None:
 
 @pytest.fixture
 def as_root(ground: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Whose each folder under the work folder is, where nobody needs to be root for it."""
+    """Return a dict that fakes the owner of each work folder; the process seems to run as root."""
     owners: dict[str, int] = {}
     (ground / "work").mkdir(mode=0o755)
     lstat = Path.lstat
 
-    def told(path: Path) -> os.stat_result:
+    def faked_lstat(path: Path) -> os.stat_result:
         status = lstat(path)
         if path.parent != ground / "work" or path.name not in owners:
             return status
         return os.stat_result((*status[:4], owners[path.name], *status[5:10]))
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(Path, "lstat", told)
+    monkeypatch.setattr(Path, "lstat", faked_lstat)
     return owners
 
 
@@ -92,8 +92,10 @@ def folders(ground: Path, owners: dict[str, int], **some: int) -> None:
         owners[name] = uid
 
 
-def test_a_namespace_has_the_uid_that_has_its_folder(ground: Path, as_root: dict[str, int]) -> None:
-    """As after a restore without the list of uids: no namespace may get what is another's."""
+def test_namespace_gets_the_private_uid_that_owns_its_folder(
+    ground: Path, as_root: dict[str, int]
+) -> None:
+    """After a restore without the list of uids no namespace may get the uid of another one."""
     first = PRIVATE_FIRST
     folders(
         ground, as_root, a=first + 1, b=first, system=first - 1, twin=first + 5, brother=first + 5
@@ -103,13 +105,13 @@ def test_a_namespace_has_the_uid_that_has_its_folder(ground: Path, as_root: dict
 
     assert users.account("b").uid == first
     assert users.account("a").uid == first + 1
-    assert users.account("system").uid != first - 1  # not a private one
-    assert users.account("twin").uid != first + 5  # nobody can tell whose it is
+    assert users.account("system").uid != first - 1  # not a private uid
+    assert users.account("twin").uid != first + 5  # two folders have this uid
     listed = json.loads((ground / "agent" / "users.json").read_text())
     assert listed["a"] == first + 1
 
 
-def test_what_owns_a_folder_a_process_or_a_name_is_nobody_elses_uid(
+def test_uid_of_a_folder_process_or_namespace_is_not_given_to_another(
     ground: Path, as_root: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = range(PRIVATE_FIRST_SMALL, PRIVATE_FIRST_SMALL + PRIVATE_COUNT_SMALL)
@@ -125,13 +127,11 @@ def test_what_owns_a_folder_a_process_or_a_name_is_nobody_elses_uid(
         users.account("more")
 
 
-def test_the_uids_of_processes_are_those_that_run() -> None:
+def test_uids_of_processes_include_the_current_uid() -> None:
     assert os.getuid() in users_module._uids_of_processes()
 
 
-def test_two_control_planes_do_not_give_out_the_same_uids(
-    ground: Path, as_root: dict[str, int]
-) -> None:
+def test_control_planes_assign_distinct_uids(ground: Path, as_root: dict[str, int]) -> None:
     given = [
         Users(ground / f"{plane}", work=ground / "work").account(name).uid
         for plane in range(20)
@@ -140,7 +140,7 @@ def test_two_control_planes_do_not_give_out_the_same_uids(
     assert len(set(given)) == 40
 
 
-def test_a_folder_of_another_namespaces_uid_is_not_taken_from_it(
+def test_folder_owned_by_uid_of_another_namespace_is_not_chowned(
     ground: Path, as_root: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed: list[Path] = []
@@ -158,7 +158,7 @@ def test_a_folder_of_another_namespaces_uid_is_not_taken_from_it(
     assert changed == [ground / "work" / "new"]
 
 
-def test_a_restored_list_of_uids_is_taken_over_once(ground: Path, as_root: dict[str, int]) -> None:
+def test_restored_list_of_uids_is_imported_once(ground: Path, as_root: dict[str, int]) -> None:
     restored = ground / "users.json"
     restored.write_text('{"team": 2000000007}')
     restored.chmod(0o600)
@@ -167,11 +167,11 @@ def test_a_restored_list_of_uids_is_taken_over_once(ground: Path, as_root: dict[
     assert Users(agent, restored=restored).account("team").uid == 2_000_000_007
     assert not restored.exists()
     assert (agent / "users.json").stat().st_mode & 0o777 == 0o600
-    restored.write_text('{"team": 2000000008}')  # beside it lies one that was moved here
+    restored.write_text('{"team": 2000000008}')  # the agent already has an imported list
     assert Users(agent, restored=restored).account("team").uid == 2_000_000_007
 
 
-def test_a_work_folder_that_others_could_write_is_refused(
+def test_work_folder_that_others_can_write_or_own_is_refused(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = ground / "work"
@@ -189,7 +189,7 @@ def test_a_work_folder_that_others_could_write_is_refused(
         _prepare(ground / "agent", work)
 
 
-def test_a_link_of_somebody_else_is_no_work_folder(
+def test_work_folder_link_of_another_user_is_refused(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (ground / "ours").mkdir(mode=0o755)
@@ -201,12 +201,12 @@ def test_a_link_of_somebody_else_is_no_work_folder(
 
     with pytest.raises(AgentError, match="belongs to uid 7"):
         _prepare(ground / "agent", ground / "work")
-    monkeypatch.setattr(os, "geteuid", lambda: 7)  # nor is a link of ours to what is not
+    monkeypatch.setattr(os, "geteuid", lambda: 7)  # our own link to another user's folder
     with pytest.raises(AgentError, match=f"belongs to uid {status.st_uid}"):
         _prepare(ground / "agent", ground / "work")
 
 
-def test_a_work_folder_can_be_entered_whatever_the_umask(ground: Path) -> None:
+def test_work_folder_can_be_entered_with_any_umask(ground: Path) -> None:
     umask = os.umask(0o077)
     try:
         os.close(_prepare(ground / "agent", ground / "deep" / "work"))
@@ -218,19 +218,19 @@ def test_a_work_folder_can_be_entered_whatever_the_umask(ground: Path) -> None:
     assert (ground / "agent").stat().st_mode & 0o777 == 0o700
 
 
-def test_root_is_refused_as_somebodys_user_and_so_is_nobody_known(ground: Path) -> None:
+def test_root_and_unknown_users_are_refused_for_namespaces(ground: Path) -> None:
     for user in ("root", "no-such-user-at-all"):
         with pytest.raises(AgentError, match="namespace team is to run as"):
             Users(ground, configured={"team": user})
 
 
-def test_the_sentence_about_trust_says_which_it_is(ground: Path) -> None:
+def test_trust_text_names_one_trust_domain_unless_root(ground: Path) -> None:
     said = Users(ground).trust
 
     assert ("one trust domain" in said) == (not IS_ROOT)
 
 
-def test_too_much_memory_is_an_out_of_memory_kill_or_the_run_is_told(ground: Path) -> None:
+def test_job_over_memory_limit_is_oom_killed_or_limit_reported_unenforced(ground: Path) -> None:
     async def play(machine: Stage) -> tuple[Wire, list[str]]:
         hungry = "import sys; x = bytearray(400 << 20); print(len(x))"
         made = pod(
@@ -259,7 +259,7 @@ def test_too_much_memory_is_an_out_of_memory_kill_or_the_run_is_told(ground: Pat
 OTHER = LocalNode("n2", "virtual", "here", "c1", "d2", gpus=8)
 
 
-def test_a_gang_meets_on_one_port_of_its_own_also_over_a_restart(ground: Path) -> None:
+def test_gang_uses_one_rendezvous_port_of_its_own_across_agent_restart(ground: Path) -> None:
     async def play(machine: Stage) -> dict[str, list[str]]:
         told = {}
 
@@ -295,9 +295,9 @@ def test_a_gang_meets_on_one_port_of_its_own_also_over_a_restart(ground: Path) -
     assert PORT_FIRST <= int(port) <= PORT_LAST
 
 
-def test_a_meeting_of_a_run_outlives_its_attempts_and_its_port_is_given_back() -> None:
+def test_rendezvous_port_is_kept_until_last_pod_of_run_leaves() -> None:
     taken = {PORT_FIRST}
-    meetings = Meetings(is_free=lambda port: port not in taken)
+    meetings = Rendezvous(is_free=lambda port: port not in taken)
     env = {"PET_RDZV_ENDPOINT": "train.team:21234"}
 
     def ask(pod: str, attempt: str, run: str = "r") -> str:
@@ -306,22 +306,22 @@ def test_a_meeting_of_a_run_outlives_its_attempts_and_its_port_is_given_back() -
 
     first = ask("p1", "1")
 
-    assert first == f"127.0.0.1:{PORT_FIRST + 1}"  # the one before it was taken
+    assert first == f"127.0.0.1:{PORT_FIRST + 1}"  # the first port was taken
     assert ask("p2", "2") == first
     assert ask("p3", "1", run="another") != first
     meetings.leave("p1")
     assert ask("p4", "3") == first  # p2 is still there
     meetings.leave("p2")
     meetings.leave("p4")
-    assert ask("p5", "4") != first  # nobody was left, so that it is another meeting
+    assert ask("p5", "4") != first  # no pod was left, so this is a new rendezvous
 
 
-def test_a_port_in_use_on_the_host_is_not_given_out() -> None:
+def test_port_in_use_on_the_host_is_not_assigned() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         taken.listen()
-        meetings = Meetings()
+        meetings = Rendezvous()
         meetings.remember("old", [(("r", "1", "n1:29500"), port)])
         changed, places = meetings.translate(
             {"MASTER_ADDR": "n1", "MASTER_PORT": "29501"},
@@ -332,49 +332,51 @@ def test_a_port_in_use_on_the_host_is_not_given_out() -> None:
     assert json.dumps(places)
 
 
-def ask_port(meetings: Meetings, run: str) -> int:
+def ask_port(meetings: Rendezvous, run: str) -> int:
     env = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
     changed, _ = meetings.translate(env, pod=run, run=run, attempt="1", hosts=["n1"])
     return int(changed["MASTER_PORT"])
 
 
-def test_whoever_binds_all_ports_keeps_nobody_from_meeting() -> None:
+def test_rendezvous_falls_back_to_kernel_port_if_all_ports_are_bound() -> None:
     tried: list[int] = []
 
     def is_free(port: int) -> bool:
         tried.append(port)
         return False
 
-    meetings = Meetings(is_free=is_free)
+    meetings = Rendezvous(is_free=is_free)
     ports = {ask_port(meetings, f"r{n}") for n in range(10)}
 
     assert len(ports) == 10
-    assert len(tried) == len(set(tried)) == 640  # not one port after the other of thousands
+    assert len(tried) == len(set(tried)) == 640  # a bounded number of ports, each tried once
     for port in ports:
         with socket.socket() as theirs:
             theirs.bind(("127.0.0.1", port))
 
 
-def test_a_port_that_the_kernel_chooses_is_not_one_of_ours() -> None:
+def test_port_chosen_by_kernel_is_not_assigned_twice() -> None:
     chosen = [40_000, 40_000, 40_001, *[40_000] * 100]
-    meetings = Meetings(is_free=lambda _: False, choose=lambda: chosen.pop(0))
+    meetings = Rendezvous(is_free=lambda _: False, choose=lambda: chosen.pop(0))
 
     assert [ask_port(meetings, "a"), ask_port(meetings, "b")] == [40_000, 40_001]
     with pytest.raises(CannotStart, match=r"no port is free.*end what listens"):
         ask_port(meetings, "c")
 
 
-def test_no_port_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rendezvous_without_any_free_port_fails_with_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError("no port")
 
     monkeypatch.setattr(socket.socket, "bind", refuse)
     with pytest.raises(CannotStart, match="no port is free"):
-        ask_port(Meetings(), "a")
+        ask_port(Rendezvous(), "a")
 
 
-def test_a_users_own_meeting_place_is_left_alone() -> None:
-    meetings = Meetings()
+def test_rendezvous_address_set_by_user_is_not_changed() -> None:
+    meetings = Rendezvous()
     env = {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "1", "PET_RDZV_ENDPOINT": "10.0.0.7:2"}
 
     assert meetings.translate(env, pod="p", run="r", attempt="1", hosts=["n1"]) == ({}, [])

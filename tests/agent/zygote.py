@@ -1,4 +1,4 @@
-"""The compiled shim by itself: a zygote that tests ask directly, without an agent."""
+"""Drive the compiled shim directly: a zygote to which tests send requests without an agent."""
 
 import json
 import os
@@ -19,11 +19,11 @@ from leasehold.adapters.agent.shim.frame import frame_of
 from leasehold.adapters.agent.shim.records import Record, boot_id
 
 DEADLINE_S = 30.0
-SOURCE = forks.PROGRAM.parent  # of the package that is tested
+SOURCE = forks.PROGRAM.parent  # in the package under test
 
 
 class Zygote:
-    """Ends with the test; so do the shims it forked and their jobs."""
+    """A zygote that ends with the test, with the shims it forked and their jobs."""
 
     def __init__(
         self, errors: Path, *, program: Path = forks.PROGRAM, user: int | None = None
@@ -56,12 +56,12 @@ class Zygote:
         left = [pid for pid in self._pids if _is_shim(pid)]
         try:
             until(lambda: kind is not None or not any(map(is_alive, left)))
-        finally:  # a test that fails leaves nothing behind
+        finally:  # also after a failing test, kill the shims that are left
             for pid in filter(_is_shim, left):
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> int:
-        """How it ended, hearing no more."""
+        """Hang up and return the exit status of the zygote."""
         self._lines.close()
         self._socket.close()
         return self.process.wait(DEADLINE_S)
@@ -70,7 +70,7 @@ class Zygote:
         self._socket.sendall(sent)
 
     def answer(self) -> tuple[int, str] | None:
-        """The pid and the uid; None when it has hung up."""
+        """Return the pid and the uid of the next answer; None if the zygote has hung up."""
         try:
             line = self._lines.readline()
         except ConnectionResetError:
@@ -81,7 +81,7 @@ class Zygote:
         return int(pid), uid
 
     def ask(self, journal: PodJournal) -> int:
-        """The pid of the shim."""
+        """Request a job and return the pid of its shim."""
         self.send(frame_of(journal))
         answer = self.answer()
         assert answer is not None, self.errors.read_text()
@@ -91,7 +91,7 @@ class Zygote:
         return answer[0]
 
     def run(self, journal: PodJournal) -> Exit:
-        """Until it is over."""
+        """Run a job to its end and return its exit."""
         until_dead(self.ask(journal))
         assert journal.stage() is PodStage.OVER, self.errors.read_text()
         return journal.exit()
@@ -136,7 +136,7 @@ def journal_for(ground: Path, asked: Record) -> PodJournal:
 
 
 def texts(journal: PodJournal) -> list[str]:
-    """The lines that were appended, whole or not, in order."""
+    """Return the appended lines in order, complete or not."""
     records = journal.path.read_bytes()[journal.request_bytes :]
     return [line.decode() for line in records.split(b"\n") if line]
 
@@ -146,7 +146,7 @@ def starts_of(journal: PodJournal) -> list[Record]:
 
 
 def exit_of(journal: PodJournal) -> Record:
-    """The one record of the exit."""
+    """Return the only exit record."""
     [record] = _with(journal, "code")
     return record
 
@@ -157,7 +157,7 @@ def _with(journal: PodJournal, member: str) -> list[Record]:
 
 
 def variant(to: Path, *options: str) -> Path:
-    """The same program compiled otherwise."""
+    """Compile the shim program with other compiler options."""
     program = to / PROGRAM
     source = SOURCE if (SOURCE / "zygote.c").exists() else ROOT / SHIM
     target, link = linking()

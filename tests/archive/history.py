@@ -9,9 +9,9 @@ from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.shell.archive.compactor import Compactor
-from leasehold.shell.ledger import Ledger
-from leasehold.shell.materialise import materialise
-from leasehold.shell.recover import Recovered, read_world
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.materialise import materialise
+from leasehold.shell.loop.recover import Recovered, read_world
 from leasehold.sim.scenario.ledger import at_once
 
 

@@ -8,8 +8,8 @@ from leasehold.core.units import HOUR
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Store
-from leasehold.shell.ledger import Ledger
-from leasehold.shell.recover import read_world
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.recover import read_world
 from leasehold.sim.scenario.ledger import at_once
 from leasehold.sim.scenario.stage import Stage
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
-from leasehold.core.facts import Cause, Closed, Closure, Lease, Relation, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Lease, Relation
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import (
     Carried,
@@ -24,7 +24,8 @@ leases = st.lists(
         lambda start, span, gpus, lent: replace(
             a_lease(RUN, "n0", list(range(gpus)), batch=1, index=0, pod=0, payer=PAYER,
                     start=NOW + start, relation=Relation.BORROWED if lent else Relation.OWNED),
-            closed=Closure(why=Why(reason=Closed.COMPLETED), at=NOW + start + span, batch=2),
+            closed=Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW + start + span,
+                           batch=2),
         ),
         st.integers(0, 40), st.integers(0, 40), st.integers(1, 8), st.booleans(),
     ),

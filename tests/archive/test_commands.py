@@ -21,7 +21,7 @@ from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli import audit, backup, ledger, restore
 from leasehold.shell.archive.snapshot import Snapshot
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 # A server without its facade: the loop, its store, the compactor, and a signal that requests a
 # compaction.
@@ -32,9 +32,9 @@ from leasehold.adapters.asyncio_runtime import run
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.policy import Policy
 from leasehold.shell.archive.compactor import Compactor
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.loop import Controller
-from leasehold.shell.terms import Terms
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.loop.loop import Controller
+from leasehold.shell.loop.settings import Terms
 
 async def main(clock, tasks):
     folder = DataFolder(Path(sys.argv[1]))

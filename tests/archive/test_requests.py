@@ -8,7 +8,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.core.units import DAY, Millis
 from leasehold.shell.archive.compactor import Compactor
-from leasehold.shell.archive.requests import PATIENCE, CompactionRequests, CompactionTold
+from leasehold.shell.archive.requests import PATIENCE, CompactionRequests, CompactionState
 from leasehold.sim.scenario.ledger import at_once
 
 
@@ -48,7 +48,7 @@ class _Owner:
             leads=lambda: self.leads,
         )
 
-    def ask(self, request: str = "", keep: Millis | None = None) -> CompactionTold:
+    def ask(self, request: str = "", keep: Millis | None = None) -> CompactionState:
         told = at_once(self.requests.ask(request, keep))
         assert told is not None
         return told

@@ -7,10 +7,10 @@ import pytest
 from tests.archive.looks import differences
 from tests.seeds import Budget
 
+from leasehold.sim.faults.stories import story_of
 from leasehold.sim.scenario.ledger import at_once
 from leasehold.sim.scenario.runner import HELD, run_scenario
 from leasehold.sim.scenario.stage import Stage
-from leasehold.sim.storm.stories import story_of
 
 STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.yaml"))
 SHARES = 8

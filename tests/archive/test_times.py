@@ -16,7 +16,7 @@ from leasehold.core.world.world import World
 from leasehold.shell.archive import reader
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import LEASES, BadArchive, read_part
-from leasehold.shell.query import Questions
+from leasehold.shell.queries.query import Questions
 from leasehold.sim.scenario.ledger import at_once
 
 

@@ -1,4 +1,4 @@
-"""A certificate authority for a test, and what it signs."""
+"""A certificate authority for a test, and certificates that it signs."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,7 +45,7 @@ def authority(name: str = "test CA") -> Authority:
 
 
 def certificate(ca: Authority, address: str) -> bytes:
-    """A server's certificate for an address or a name, and its key, in one PEM."""
+    """Return a server certificate for an address or a name, and its key, in one PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     is_address = address.replace(".", "").isdecimal()
     name = x509.IPAddress(ip_address(address)) if is_address else x509.DNSName(address)

@@ -1,4 +1,4 @@
-"""A server over the fixed story, and the command line against it, in this process."""
+"""A server for the fixed story, and the command line that uses it, in this process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Cli = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tables show local time; the goldens were made in UTC. And no kubeconfig of the machine."""
+    """Use UTC, as the golden files do, and ignore a kubeconfig of the machine."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     time.tzset()
@@ -28,7 +28,7 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def facade() -> Facade:
-    """A story of its own for each test: what one changes no other sees."""
+    """Return a new facade with a new story, so that tests do not affect each other."""
     return Facade(Played(STORY))
 
 
@@ -40,7 +40,7 @@ def config(facade: Facade, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def cli(config: Path) -> Cli:
-    """`kubectl runs` with these words; nothing but a sentence may come out of a failure."""
+    """Return a function that runs `kubectl runs`; a failure must be a message, not a traceback."""
 
     def run(*words: str, stdin: str | bytes | None = None) -> Result:
         env = {"KUBECONFIG": str(config)}

@@ -1,6 +1,6 @@
-"""Enough of an API server for the command line: the query API and a few objects, over a Played.
+"""A minimal API server for the command line: the query API and a few objects of a `Played` story.
 
-Time is the story's: it stands still unless `tick` moves it at every question.
+The time is that of the story. It stands still unless a test sets `tick`, which every query calls.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.questions.played import ADMIN, Played
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller
 from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, StoreError
-from leasehold.shell.query import BadQuestion
+from leasehold.shell.queries.query import BadQuestion
 
 QUERY = "/apis/query.rq.davidlangworthy.io/v1/questions/"
 TOKEN = "a-token"
@@ -27,7 +27,7 @@ _STATUS = {Conflict: (409, "Conflict"), NotFound: (404, "NotFound"),
            AlreadyExists: (409, "AlreadyExists")}  # fmt: skip
 
 
-class Refused(Exception):  # noqa: N818 - it says what was done
+class Refused(Exception):  # noqa: N818 - named after the outcome
     def __init__(
         self, code: int, reason: str, message: str, causes: list[Wire] | None = None
     ) -> None:
@@ -39,15 +39,15 @@ class Refused(Exception):  # noqa: N818 - it says what was done
 
 
 class Facade:
-    """Answers requests from a story; tests may read `asked` and set what they need."""
+    """Answers requests from a story; tests may read `asked` and set the other attributes."""
 
     def __init__(self, played: Played) -> None:
         self.played = played
         self.callers: dict[str, Caller] = {TOKEN: ADMIN}
-        self.logs: dict[str, bytes] = {}  # pod name -> what it printed
+        self.logs: dict[str, bytes] = {}  # pod name -> its output
         self.tick: Callable[[], None] = lambda: None
-        self.conflicts = 0  # so many patches find that somebody was faster
-        self.tells_who = True  # it answers a SelfSubjectReview
+        self.conflicts = 0  # the number of patches to refuse because of a conflict
+        self.answers_reviews = True  # whether it answers a SelfSubjectReview
         self.asked: list[str] = []
         self.lock = threading.Lock()
 
@@ -76,7 +76,9 @@ class Facade:
                 return {"items": [{"metadata": {"name": name}} for name in self._names(kind)]}
             case ["api", "v1", "nodes", name]:
                 return self._object(method, "Node", "", name, body)
-            case ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"] if self.tells_who:
+            case ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"] if (
+                self.answers_reviews
+            ):
                 return {"status": {"userInfo": {"username": caller.user}}}
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
                 return self._log(pod, params)
@@ -124,7 +126,7 @@ class Facade:
             done = stage.kernel.complete(action, process=stage.user)
         except Invalid as bad:
             causes: list[Wire] = [{"field": path, "message": why} for path, why in bad.problems]
-            # As the server has it: the message says every cause, too.
+            # Like the real server, repeat every cause in the message.
             listed = ", ".join(f"{path}: {why}" for path, why in bad.problems)
             listed = f"[{listed}]" if len(causes) > 1 else listed
             said = f"{bad.kind} {bad.name!r} is invalid: {listed}"
@@ -137,7 +139,7 @@ class Facade:
 
 
 def merged(old: Any, patch: Any) -> Any:
-    """RFC 7396."""
+    """Apply a merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(old) if isinstance(old, dict) else {}
@@ -151,7 +153,7 @@ def merged(old: Any, patch: Any) -> Any:
 
 @contextmanager
 def served(facade: Facade, tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The facade on a free port of the loopback; its URL."""
+    """Serve the facade on a free port of the loopback, and yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -167,7 +169,7 @@ def served(facade: Facade, tls: ssl.SSLContext | None = None) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(raw)
 
-        do_GET = do_POST = do_PATCH = _do  # noqa: N815 - as http.server calls them
+        do_GET = do_POST = do_PATCH = _do  # noqa: N815 - names that http.server requires
 
         def log_message(self, *_: object) -> None:
             pass
@@ -176,7 +178,7 @@ def served(facade: Facade, tls: ssl.SSLContext | None = None) -> Iterator[str]:
         daemon_threads = False
 
         def handle_error(self, *_: object) -> None:
-            pass  # clients that go away, and those that distrust us
+            pass  # clients that hang up or reject the certificate
 
     server = Quiet(("127.0.0.1", 0), Handler)
     if tls is not None:
@@ -194,7 +196,7 @@ def served(facade: Facade, tls: ssl.SSLContext | None = None) -> Iterator[str]:
 
 
 def kubeconfig(folder: Path, url: str, *, namespace: str = "vision", **more: str) -> Path:
-    """A kubeconfig for it; `more` is written into the cluster."""
+    """Write a kubeconfig for this server; `more` goes into its cluster entry."""
     cluster = {"server": url, **more}
     config = {
         "apiVersion": "v1",

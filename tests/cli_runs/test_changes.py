@@ -1,4 +1,4 @@
-"""What commands change is changed on the server, and nothing else is."""
+"""Commands that change runs: the change on the server, and the message."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def run_of(facade: Facade, key: str) -> Run:
     return world.runs[world.uid_of[key]]
 
 
-def test_an_elastic_run_shrinks_and_grows(cli: Cli, facade: Facade) -> None:
+def test_shrink_and_grow_change_width_of_elastic_run(cli: Cli, facade: Facade) -> None:
     assert cli("shrink", "audio/sweep", "--to", "8").exit_code == 0
     malleable = run_of(facade, "audio/sweep").spec.malleable
     assert malleable is not None
@@ -45,7 +45,7 @@ def test_an_elastic_run_shrinks_and_grows(cli: Cli, facade: Facade) -> None:
         (["sponsors", "remove", "train", "org:ai:text"], "it names lab:speech:asr"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_sentence(
+def test_impossible_change_is_refused_with_one_message(
     cli: Cli, facade: Facade, words: list[str], says: str
 ) -> None:
     before = facade.played.world.head
@@ -57,7 +57,9 @@ def test_what_cannot_be_is_said_in_a_sentence(
     assert facade.played.world.head == before
 
 
-def test_sponsors_are_added_in_order_and_removed(cli: Cli, facade: Facade) -> None:
+def test_sponsors_are_added_in_order_and_removed_without_other_change(
+    cli: Cli, facade: Facade
+) -> None:
     cli("sponsors", "add", "train", "org:ai:text")
     assert run_of(facade, "vision/train").spec.funding.sponsors == ("lab:speech:asr", "org:ai:text")
     cli("sponsors", "remove", "train", "lab:speech:asr")
@@ -65,7 +67,7 @@ def test_sponsors_are_added_in_order_and_removed(cli: Cli, facade: Facade) -> No
     assert run_of(facade, "vision/train").spec.funding.max_borrow_gpus == 16
 
 
-def test_a_change_that_meets_another_is_tried_again(cli: Cli, facade: Facade) -> None:
+def test_conflicting_change_is_retried_until_limit(cli: Cli, facade: Facade) -> None:
     facade.conflicts = 2
     assert cli("shrink", "audio/sweep", "--to", "8").exit_code == 0
     facade.conflicts = 100
@@ -74,14 +76,14 @@ def test_a_change_that_meets_another_is_tried_again(cli: Cli, facade: Facade) ->
     assert "has been modified" in done.stderr
 
 
-def test_a_cancelled_run_stops(cli: Cli, facade: Facade) -> None:
+def test_cancel_stops_run(cli: Cli, facade: Facade) -> None:
     assert cli("cancel", "train").exit_code == 0
     assert run_of(facade, "vision/train").spec.stop
     facade.played.stage.advance_to(facade.played.now + 60_000)
     assert "Canceled" in cli("explain", "train").stdout
 
 
-def test_every_document_of_a_file_is_submitted_and_told_about(cli: Cli, facade: Facade) -> None:
+def test_submit_reports_each_document_of_a_file(cli: Cli, facade: Facade) -> None:
     budget = (
         "apiVersion: rq.davidlangworthy.io/v1\nkind: Budget\nmetadata: {name: extra}\n"
         "spec: {owner: 'org:extra', envelopes: [{name: e, flavor: H100-80GB, concurrency: 4}]}\n"
@@ -89,7 +91,7 @@ def test_every_document_of_a_file_is_submitted_and_told_about(cli: Cli, facade: 
     wrong = NEW.replace("probe", "wrong").replace("totalGPUs: 8", "totalGPUs: -8")
     here = NEW.replace("probe", "here").replace("8, gpusPerPod: 8", "4")
     done = cli("submit", "-f", "-", stdin="---\n".join([budget, wrong, here]))
-    assert done.exit_code == 1  # one of them
+    assert done.exit_code == 1  # one document was refused
     assert "run vision/wrong: Run 'wrong' is invalid" in done.stderr
     assert "spec.resources.totalGPUs: " in done.stderr
     first, second = done.stdout.splitlines()
@@ -99,7 +101,7 @@ def test_every_document_of_a_file_is_submitted_and_told_about(cli: Cli, facade: 
     assert "vision/wrong" not in facade.played.world.uid_of
 
 
-def test_a_run_that_starts_is_told_where_and_by_whom(cli: Cli, facade: Facade) -> None:
+def test_submit_reports_nodes_and_payers_of_started_run(cli: Cli, facade: Facade) -> None:
     cli("cancel", "train")
     facade.played.stage.advance_to(facade.played.now + 60_000)
     tolerant = NEW.replace("name: probe", "name: quick")
@@ -111,13 +113,13 @@ def test_a_run_that_starts_is_told_where_and_by_whom(cli: Cli, facade: Facade) -
     assert "AlreadyExists" in twice.stderr
 
 
-def test_one_that_waits_for_somebody_is_told_why(cli: Cli) -> None:
+def test_submit_reports_why_run_is_pending(cli: Cli) -> None:
     nobody = NEW.replace("org:ai:mm:vision", "org:nobody")
     done = cli("submit", "-f", "-", stdin=nobody)
     assert done.stdout.startswith("run vision/probe: Pending (OwnerNotAllowed): ")
 
 
-def test_every_file_of_a_command_is_submitted(cli: Cli, facade: Facade, tmp_path: Path) -> None:
+def test_submit_accepts_several_files(cli: Cli, facade: Facade, tmp_path: Path) -> None:
     names = ("first", "second", "third")
     for name in names[:2]:
         (tmp_path / name).write_text(NEW.replace("probe", name))
@@ -134,9 +136,7 @@ def test_every_file_of_a_command_is_submitted(cli: Cli, facade: Facade, tmp_path
 
 
 @pytest.mark.parametrize("question", ["plan", "cover"])
-def test_a_question_is_about_every_file_of_a_command(
-    cli: Cli, question: str, tmp_path: Path
-) -> None:
+def test_plan_and_cover_accept_several_files(cli: Cli, question: str, tmp_path: Path) -> None:
     (tmp_path / "first").write_text(NEW.replace("probe", "first"))
 
     done = cli(question, "-f", str(tmp_path / "first"), "-f", "-", stdin=NEW)
@@ -145,7 +145,7 @@ def test_a_question_is_about_every_file_of_a_command(
     assert "vision/probe (" in done.stdout
 
 
-def test_what_is_over_is_not_said_to_be_stopped(cli: Cli, facade: Facade) -> None:
+def test_cancel_of_ended_run_reports_nothing_to_stop(cli: Cli, facade: Facade) -> None:
     done = cli("cancel", "speech/decode")
 
     assert done.exit_code == 0
@@ -158,7 +158,7 @@ def test_what_is_over_is_not_said_to_be_stopped(cli: Cli, facade: Facade) -> Non
     assert again.stdout == "run vision/train is Failed already: there is nothing to stop\n"
 
 
-def test_each_thing_that_is_wrong_is_said_once(cli: Cli) -> None:
+def test_each_mistake_is_reported_once(cli: Cli) -> None:
     one = NEW.replace("totalGPUs: 8", "totalGPUs: -8")
     two = one.replace("checkpoint: 10m", "checkpoint: soon")
 

@@ -1,4 +1,4 @@
-"""What the shell offers for the word being typed, and that it is silent when it cannot know."""
+"""Shell completion: the offered words, and silence when the server cannot be asked."""
 
 import os
 import subprocess
@@ -9,9 +9,9 @@ import pytest
 from tests.cli_runs.conftest import Cli
 from tests.cli_runs.facade import Facade
 
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.command import COMMANDS
 from leasehold.cli.runs.completion import candidates
-from leasehold.cli.runs.failure import Failure
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ from leasehold.cli.runs.failure import Failure
         (["nonsense", "x"], []),
     ],
 )
-def test_offers(
+def test_completion_offers_matching_words(
     config: Path, monkeypatch: pytest.MonkeyPatch, typed: list[str], offered: list[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(config))
@@ -57,7 +57,7 @@ def completed(config: str, *typed: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_directive_comes_last_and_nothing_else_is_said(config: Path, facade: Facade) -> None:
+def test_directive_comes_last_and_errors_print_nothing(config: Path, facade: Facade) -> None:
     done = completed(str(config), "explain", "-n", "audio", "s")
     assert (done.returncode, done.stdout, done.stderr) == (0, "sweep\n:4\n", "")
     facade.callers = {}
@@ -67,13 +67,13 @@ def test_the_directive_comes_last_and_nothing_else_is_said(config: Path, facade:
     assert (done.returncode, done.stdout, done.stderr) == (0, ":4\n", "")
 
 
-def test_what_goes_wrong_inside_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_kubeconfig_raises_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/no/such/kubeconfig")
     with pytest.raises(Failure):
         candidates(["explain", ""])
 
 
-def test_a_phase_is_taken_in_any_case_and_spelt_as_statuses_spell_it(cli: Cli) -> None:
+def test_phase_option_ignores_case_and_lists_phases_as_in_status(cli: Cli) -> None:
     assert "[Pending|Running|Completed|Failed]" in cli("list", "--help").output
     assert (
         cli("list", "-A", "--phase", "running").output

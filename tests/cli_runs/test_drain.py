@@ -1,4 +1,4 @@
-"""`leasehold drain` says per run what becomes of it, and what it did is on the node's object."""
+"""`leasehold drain` reports what happens to each run, and writes the drain to the Node object."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ def leasehold(config: Path) -> Leasehold:
 
 
 def node(facade: Facade, name: str) -> tuple[object, object]:
-    """Who drains it, and whether it takes no work."""
+    """Return who drains the node, and whether it is unschedulable."""
     stage = facade.played.stage
     wire = stage.kernel.complete(stage.store.get("Node", "", name), process=stage.user)
     annotations = part(part(wire, "metadata"), "annotations")
@@ -34,15 +34,19 @@ def node(facade: Facade, name: str) -> tuple[object, object]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_run_is_requeued(facade: Facade, leasehold: Leasehold, form: str) -> None:
-    facade.conflicts = 2  # somebody else changes the node meanwhile
+def test_drain_requeues_run_despite_conflicts(
+    facade: Facade, leasehold: Leasehold, form: str
+) -> None:
+    facade.conflicts = 2  # another client changes the node twice
     done = leasehold("drain", "b-01", "-o", form)
     assert (done.stderr, done.exit_code) == ("", 0)
     assert_golden(f"drain.{form}", done.stdout)
     assert node(facade, "b-01") == ("admin", True)
 
 
-def test_who_gives_up_a_group_and_who_waits(facade: Facade, leasehold: Leasehold) -> None:
+def test_drain_shrinks_elastic_run_and_waits_for_plain_run(
+    facade: Facade, leasehold: Leasehold
+) -> None:
     done = leasehold("drain", "b-00")
     assert done.stdout == (
         "audio/sweep gave up group 0 and went on\nnode b-00 is empty and takes no new work\n"
@@ -57,15 +61,15 @@ def test_who_gives_up_a_group_and_who_waits(facade: Facade, leasehold: Leasehold
         "emptied as soon as that is possible",
     ]
     assert leasehold("drain", "a-00", "--wait", "0.01", "-o", "json").stderr.count("\n") == 1
-    assert leasehold("drain", "a-00", "--wait", "0").exit_code == 1, "no wait is one look"
+    assert leasehold("drain", "a-00", "--wait", "0").exit_code == 1, "--wait 0 looks exactly once"
 
 
-def test_it_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Leasehold) -> None:
+def test_drain_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Leasehold) -> None:
     stage, world = facade.played.stage, facade.played.world
     uid = world.uid_of["vision/train"]
 
     def tick() -> None:
-        """They end when they have been waited for."""
+        """End the pods of the run at the third equal request."""
         if facade.asked.count(facade.asked[-1]) == 3:
             for index in range(3):
                 stage.fleet.exit_pod((uid, 0, index), 0)
@@ -79,14 +83,14 @@ def test_it_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Leasehol
     assert "waits to end by itself" in done.stderr
 
 
-def test_undone(facade: Facade, leasehold: Leasehold) -> None:
+def test_undo_makes_node_take_work_again(facade: Facade, leasehold: Leasehold) -> None:
     leasehold("drain", "b-01")
     assert leasehold("drain", "b-01", "--undo").stdout == "node b-01 takes work again\n"
     assert node(facade, "b-01") == (None, None)
     assert not facade.played.world.fleet.draining
 
 
-def test_somebody_undoes_it_meanwhile(facade: Facade, leasehold: Leasehold) -> None:
+def test_drain_fails_if_another_user_undoes_it(facade: Facade, leasehold: Leasehold) -> None:
     stage = facade.played.stage
 
     def tick() -> None:
@@ -102,13 +106,15 @@ def test_somebody_undoes_it_meanwhile(facade: Facade, leasehold: Leasehold) -> N
     assert "node a-00 is not drained any more: somebody has undone it" in done.stderr
 
 
-def test_a_server_that_does_not_say_who_we_are(facade: Facade, leasehold: Leasehold) -> None:
-    facade.tells_who = False
+def test_drain_without_user_review_marks_node_as_asked(
+    facade: Facade, leasehold: Leasehold
+) -> None:
+    facade.answers_reviews = False
     assert leasehold("drain", "b-01").exit_code == 0
     assert node(facade, "b-01") == ("asked", True)
 
 
-def test_a_node_that_is_not_there(leasehold: Leasehold) -> None:
+def test_drain_and_fence_of_missing_node_fail_with_message(leasehold: Leasehold) -> None:
     for words in (["drain"], ["drain", "--undo"], ["fence"], ["fence", "--force"]):
         done = leasehold(*words, "z-00")
         assert (done.exit_code, done.stdout) == (1, "")
@@ -116,6 +122,8 @@ def test_a_node_that_is_not_there(leasehold: Leasehold) -> None:
 
 
 @pytest.mark.parametrize("word", ["drain", "fence"])
-def test_nodes_are_in_no_namespace(leasehold: Leasehold, word: str) -> None:
+def test_node_commands_have_context_but_no_namespace_option(
+    leasehold: Leasehold, word: str
+) -> None:
     assert "--namespace" not in leasehold(word, "--help").stdout
     assert "--context" in leasehold(word, "--help").stdout

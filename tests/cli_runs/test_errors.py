@@ -1,4 +1,4 @@
-"""Whatever goes wrong: one sentence on stderr, a non-zero status, never a traceback or silence."""
+"""Every failure gives one message on stderr and a non-zero status, never a traceback."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ SCRIPT = [sys.executable, "-m", "leasehold.cli.runs.main"]
 
 
 def failed(config: Path | str, *words: str, stdin: str | None = None) -> str:
-    """The one sentence."""
+    """Run a command that must fail with one message, and return that message."""
     done = CliRunner().invoke(command, list(words), env={"KUBECONFIG": str(config)}, input=stdin)
     assert done.exit_code == 1, done
     assert isinstance(done.exception, SystemExit)
@@ -36,7 +36,7 @@ def failed(config: Path | str, *words: str, stdin: str | None = None) -> str:
     return done.stderr
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+def test_refused_connection_is_reported_with_url(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -45,26 +45,26 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert f"https://127.0.0.1:{port}" in said
 
 
-def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
+def test_server_that_does_not_answer_times_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         said = failed(kubeconfig(tmp_path, url), "list", "--request-timeout", "0.2")
     assert "did not answer within 0.2 s" in said
 
 
-def test_a_server_that_speaks_something_else(tmp_path: Path, facade: Facade) -> None:
+def test_server_without_tls_is_reported(tmp_path: Path, facade: Facade) -> None:
     with served(facade) as url:
         said = failed(kubeconfig(tmp_path, url.replace("http:", "https:")), "list")
     assert "does not speak TLS" in said
 
 
-def test_no_such_host(tmp_path: Path) -> None:
+def test_unknown_host_is_reported(tmp_path: Path) -> None:
     said = failed(kubeconfig(tmp_path, "http://leasehold.invalid:1"), "list")
     assert "leasehold.invalid" in said
 
 
 def tls(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """A server's context with a certificate for the loopback, and its CA in PEM."""
+    """Return a server context with a certificate for the loopback, and its CA as PEM."""
     ca = authority()
     chain = folder / "server.pem"
     chain.write_bytes(certificate(ca, "127.0.0.1"))
@@ -73,7 +73,9 @@ def tls(folder: Path) -> tuple[ssl.SSLContext, str]:
     return context, ca.pem
 
 
-def test_tls_is_trusted_by_the_ca_of_the_kubeconfig_only(tmp_path: Path, facade: Facade) -> None:
+def test_server_is_trusted_only_by_ca_of_kubeconfig_or_skip_verify(
+    tmp_path: Path, facade: Facade
+) -> None:
     context, pem = tls(tmp_path)
     (tmp_path / "ca.pem").write_text(pem)
     with served(facade, context) as url:
@@ -93,28 +95,28 @@ def test_tls_is_trusted_by_the_ca_of_the_kubeconfig_only(tmp_path: Path, facade:
         assert "a certificate or key cannot be used" in failed(bad, "list")
 
 
-def test_a_token_nobody_knows(cli: Cli, facade: Facade) -> None:
+def test_unknown_token_is_reported_with_user_name(cli: Cli, facade: Facade) -> None:
     facade.callers = {}
     done = cli("list")
     assert done.exit_code == 1
     assert "does not accept the credentials of user 'me'" in done.stderr
 
 
-def test_a_namespace_one_may_not_see(cli: Cli, facade: Facade) -> None:
+def test_forbidden_namespace_is_reported(cli: Cli, facade: Facade) -> None:
     facade.callers[TOKEN] = Caller(user="vera", namespaces=("vision",))
     done = cli("explain", "text/pretrain")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "is forbidden: user 'vera' may not see 'text'" in done.stderr
 
 
-def test_a_run_that_is_not_there(cli: Cli) -> None:
+def test_missing_run_and_invalid_run_name_are_reported(cli: Cli) -> None:
     done = cli("explain", "nothing")
     assert done.exit_code == 1
     assert done.stderr == ("error: runs.rq.davidlangworthy.io 'nothing' not found in 'vision'\n")
     assert "names no run" in cli("explain", "a/b/c").stderr
 
 
-def test_every_mistake_of_a_manifest_by_path(cli: Cli) -> None:
+def test_every_mistake_of_a_manifest_is_reported_by_path(cli: Cli) -> None:
     wrong = NEW.replace("totalGPUs: 8", "totalGPUs: -8").replace("org:ai:mm:vision", "No Body")
     done = cli("plan", "-f", "-", stdin=wrong)
     assert done.exit_code == 1
@@ -131,19 +133,19 @@ def test_every_mistake_of_a_manifest_by_path(cli: Cli) -> None:
         ("kind: Budget\nmetadata: {name: x}\n", "there is no Run in it"),
     ],
 )
-def test_a_file_that_is_no_manifest(cli: Cli, text: str, says: str) -> None:
+def test_file_that_is_not_a_manifest_is_reported(cli: Cli, text: str, says: str) -> None:
     done = cli("plan", "-f", "-", stdin=text)
     assert done.exit_code == 1
     assert says in done.stderr
 
 
-def test_a_run_or_a_file_but_not_both(cli: Cli) -> None:
+def test_plan_needs_either_a_run_or_a_file(cli: Cli) -> None:
     assert "name a RUN or a file" in cli("plan").stderr
     assert "name a RUN or a file" in cli("plan", "x", "-f", "y").stderr
 
 
-def test_parquet_where_its_extra_is_not_installed(config: Path, tmp_path: Path) -> None:
-    """A real process that finds no duckdb: a folder in front of all others says so."""
+def test_parquet_without_its_extra_names_the_extra(config: Path, tmp_path: Path) -> None:
+    """The process imports a fake duckdb module that raises, from the first folder of its path."""
     (tmp_path / "duckdb.py").write_text("raise ModuleNotFoundError('duckdb')")
     words = ["report", "gpu-hours", "-o", "parquet", "--file", str(tmp_path / "x.parquet")]
     env = {**os.environ, "KUBECONFIG": str(config), "PYTHONPATH": str(tmp_path)}
@@ -153,12 +155,12 @@ def test_parquet_where_its_extra_is_not_installed(config: Path, tmp_path: Path) 
     assert not (tmp_path / "x.parquet").exists()
 
 
-def test_a_file_is_for_the_forms_that_are_files(cli: Cli) -> None:
+def test_file_option_must_match_output_form(cli: Cli) -> None:
     assert "--file is for" in cli("report", "gpu-hours", "--file", "x").stderr
     assert "name a file with --file" in cli("report", "gpu-hours", "-o", "parquet").stderr
 
 
-def test_csv_goes_to_a_file(cli: Cli, tmp_path: Path) -> None:
+def test_csv_report_can_be_written_to_a_file(cli: Cli, tmp_path: Path) -> None:
     printed = cli("report", "gpu-hours", "-o", "csv").stdout
     cli("report", "gpu-hours", "-o", "csv", "--file", str(tmp_path / "x.csv"))
     assert (tmp_path / "x.csv").read_text() == printed
@@ -184,7 +186,7 @@ def kubeconfigs(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("says", list(kubeconfigs(Path())))
-def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, says: str) -> None:
+def test_unusable_kubeconfig_is_reported(tmp_path: Path, says: str) -> None:
     if says == "no such file":
         assert "there is no kubeconfig" in failed(tmp_path / "none", "list")
         named = failed("", "list", "--kubeconfig", str(tmp_path / "none"))
@@ -195,7 +197,7 @@ def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, says: str) -> None:
     assert says in failed(file, "list")
 
 
-def test_several_kubeconfigs_are_read_as_one(config: Path, tmp_path: Path) -> None:
+def test_several_kubeconfigs_are_merged(config: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     whole = json.loads(config.read_text())
     token = tmp_path / "token"
@@ -208,7 +210,7 @@ def test_several_kubeconfigs_are_read_as_one(config: Path, tmp_path: Path) -> No
     assert done.exit_code == 0, done.stderr
 
 
-def test_an_exec_plugin_gives_the_token(config: Path, tmp_path: Path) -> None:
+def test_exec_plugin_provides_token(config: Path, tmp_path: Path) -> None:
     whole = json.loads(config.read_text())
     said = json.dumps({"kind": "ExecCredential", "status": {"token": TOKEN}})
     plugin = {"command": sys.executable, "args": ["-c", f"print({said!r})"]}
@@ -221,7 +223,7 @@ def test_an_exec_plugin_gives_the_token(config: Path, tmp_path: Path) -> None:
     assert "gave no credential" in failed(file, "list")
 
 
-def test_the_program_by_its_own_name(config: Path) -> None:
+def test_program_prints_table_and_sets_exit_status(config: Path) -> None:
     env = {**os.environ, "KUBECONFIG": str(config)}
     done = subprocess.run([*SCRIPT, "list"], env=env, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
@@ -237,7 +239,7 @@ def test_the_program_by_its_own_name(config: Path) -> None:
     assert gone.stderr.startswith("error: ")
 
 
-def test_a_reader_who_goes_away_is_no_failure_to_speak_of(config: Path) -> None:
+def test_closed_pipe_prints_no_error(config: Path) -> None:
     env = {**os.environ, "KUBECONFIG": str(config), "PYTHONUNBUFFERED": "1"}
     read, write = os.pipe()
     os.close(read)
@@ -250,7 +252,7 @@ def test_a_reader_who_goes_away_is_no_failure_to_speak_of(config: Path) -> None:
     assert done.returncode == 1
 
 
-def test_ctrl_c_is_130(config: Path, facade: Facade) -> None:
+def test_ctrl_c_exits_with_status_130_silently(config: Path, facade: Facade) -> None:
     env = {**os.environ, "KUBECONFIG": str(config)}
     with subprocess.Popen(
         [*SCRIPT, "watch", "--interval", "0.1"], env=env, stdout=subprocess.PIPE,
@@ -266,7 +268,7 @@ def test_ctrl_c_is_130(config: Path, facade: Facade) -> None:
     assert said == b""
 
 
-def test_a_client_certificate_and_another_name(tmp_path: Path, facade: Facade) -> None:
+def test_client_certificate_and_tls_server_name_are_used(tmp_path: Path, facade: Facade) -> None:
     ca = authority()
     chain = tmp_path / "server.pem"
     chain.write_bytes(certificate(ca, "127.0.0.2"))

@@ -1,6 +1,6 @@
-"""What every command prints, in every form, to the byte.
+"""The exact output of every command in every form.
 
-The files lie in `golden/`. After a change that is meant, write them anew with
+The files are in `golden/`. After an intended change, write them again with
 `LEASEHOLD_GOLDEN=write pytest tests/cli_runs/test_golden.py` and read the difference.
 """
 
@@ -75,7 +75,7 @@ def assert_golden(name: str, printed: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_question_is_answered_so(cli: Cli, name: str) -> None:
+def test_query_output_equals_golden_files_in_every_form(cli: Cli, name: str) -> None:
     words = COMMANDS[name]
     stdin = NEW if words[-1] == "-" else None
     for form in FORMS:
@@ -88,19 +88,19 @@ def test_a_question_is_answered_so(cli: Cli, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_is_confirmed_so(cli: Cli, name: str) -> None:
+def test_change_output_equals_golden_file(cli: Cli, name: str) -> None:
     done = cli(*CHANGES[name], stdin=NEW)
     assert (done.stderr, done.exit_code) == ("", 0)
     assert_golden(f"{name}.table", done.stdout)
 
 
-def test_a_report_as_csv(cli: Cli) -> None:
+def test_csv_report_equals_golden_file(cli: Cli) -> None:
     done = cli("report", "gpu-hours", "-o", "csv")
     assert (done.stderr, done.exit_code) == ("", 0)
     assert_golden("report-owner.csv", done.stdout)
 
 
-def test_every_golden_is_somebodys() -> None:
+def test_every_golden_file_belongs_to_a_command() -> None:
     made = {f"{name}.{form}.txt" for name in COMMANDS for form in FORMS}
     made |= {f"{name}.table.txt" for name in CHANGES} | {"report-owner.csv.txt"}
     made |= {f"drain.{form}.txt" for form in FORMS}  # of test_drain

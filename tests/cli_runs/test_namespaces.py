@@ -1,4 +1,4 @@
-"""`-n` narrows every command that has it, also those that are about all namespaces without it."""
+"""`-n` filters every command that has it, even commands that cover all namespaces by default."""
 
 import json
 
@@ -14,7 +14,7 @@ def rows(cli: Cli, *words: str, key: str = "items") -> list[dict[str, object]]:
     return found
 
 
-def test_leases_of_a_namespace(cli: Cli) -> None:
+def test_namespace_option_filters_leases(cli: Cli) -> None:
     everything = {str(row["run"]).partition("/")[0] for row in rows(cli, "leases", "--closed")}
     found = rows(cli, "leases", "--closed", "-n", "speech")
 
@@ -24,7 +24,7 @@ def test_leases_of_a_namespace(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("form", ["usage", "balance"])
-def test_envelopes_of_a_namespace(cli: Cli, form: str) -> None:
+def test_namespace_option_filters_envelopes(cli: Cli, form: str) -> None:
     everything = rows(cli, "budgets", form)
     found = rows(cli, "budgets", form, "-n", "speech")
 
@@ -34,7 +34,7 @@ def test_envelopes_of_a_namespace(cli: Cli, form: str) -> None:
     assert found == mine
 
 
-def test_owners_of_a_namespace(cli: Cli) -> None:
+def test_namespace_option_filters_owners(cli: Cli) -> None:
     owners = {str(row["owner"]) for row in rows(cli, "budgets", "usage", "-n", "speech")}
 
     found = rows(cli, "budgets", "usage", "-n", "speech", key="owners")
@@ -42,7 +42,7 @@ def test_owners_of_a_namespace(cli: Cli) -> None:
     assert {row["owner"] for row in rows(cli, "budgets", "tree", "-n", "speech")} == owners
 
 
-def test_a_bill_of_a_namespace(cli: Cli) -> None:
+def test_namespace_option_filters_gpu_hours_report(cli: Cli) -> None:
     by_run = rows(cli, "report", "gpu-hours", "--by", "run")
     found = rows(cli, "report", "gpu-hours", "--by", "run", "-n", "speech")
 
@@ -58,6 +58,8 @@ def test_a_bill_of_a_namespace(cli: Cli) -> None:
      ("report", "gpu-hours", "--by", "run")],
     ids=" ".join,
 )  # fmt: skip
-def test_all_namespaces_can_be_asked_for_in_kubectls_way(cli: Cli, words: tuple[str, ...]) -> None:
+def test_all_namespaces_option_equals_default_and_overrides_namespace(
+    cli: Cli, words: tuple[str, ...]
+) -> None:
     assert rows(cli, *words, "-A") == rows(cli, *words)
     assert rows(cli, *words, "-n", "speech", "-A") == rows(cli, *words)

@@ -1,4 +1,4 @@
-"""Chargeback as Parquet: the figures of the CSV, in columns with types, read by somebody else."""
+"""GPU-hour reports as Parquet: the numbers of the CSV in typed columns, read back by DuckDB."""
 
 import csv
 import io
@@ -10,8 +10,8 @@ import duckdb
 import pytest
 from tests.cli_runs.conftest import Cli
 
-from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.parquet import load, write_parquet
+from leasehold.app.failure import Failure
+from leasehold.app.parquet import load, write_parquet
 from leasehold.cli.runs.report import USES
 from leasehold.core.units import parse_instant
 
@@ -23,7 +23,7 @@ def written(cli: Cli, file: Path, *words: str) -> duckdb.DuckDBPyRelation:
 
 
 @pytest.mark.parametrize("by", ["owner", "payer", "run", "node", "day"])
-def test_it_has_the_rows_of_the_csv(cli: Cli, tmp_path: Path, by: str) -> None:
+def test_parquet_has_same_columns_and_rows_as_csv(cli: Cli, tmp_path: Path, by: str) -> None:
     words = ["--by", by, "--to", "2026-11-02T14:30:00Z"]
     printed = cli("report", "gpu-hours", *words, "-o", "csv").stdout
     expected = list(csv.DictReader(io.StringIO(printed)))
@@ -42,7 +42,7 @@ def _as_typed(key: str, value: str) -> str:
     return f"{Decimal(value):.3f}" if key.lower().endswith("gpuhours") else value
 
 
-def test_its_columns_have_types_that_can_be_summed(cli: Cli, tmp_path: Path) -> None:
+def test_parquet_columns_have_numeric_and_date_types(cli: Cli, tmp_path: Path) -> None:
     found = written(cli, tmp_path / "x.parquet", "--by", "day", "--from", "2026-11-01")
     kinds = dict(zip(found.columns, map(str, found.types), strict=True))
     assert kinds == {
@@ -60,15 +60,13 @@ def test_its_columns_have_types_that_can_be_summed(cli: Cli, tmp_path: Path) -> 
     assert days == sorted(days)
 
 
-def test_nothing_to_report_is_a_file_without_rows(cli: Cli, tmp_path: Path) -> None:
+def test_empty_parquet_report_has_columns_but_no_rows(cli: Cli, tmp_path: Path) -> None:
     found = written(cli, tmp_path / "x.parquet", "--owner", "org:nobody")
     assert found.fetchall() == []
     assert found.columns[2] == "owner"
 
 
-def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_unwritable_parquet_file_is_reported_and_leaves_no_file(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "no" / "x.parquet"
     done = cli("report", "gpu-hours", "-o", "parquet", "--file", str(file))
     assert done.exit_code == 1
@@ -79,8 +77,8 @@ def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-folder", "kubeconfig"]
 
 
-def test_what_duckdb_refuses_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    """As on a disk that fills while it writes: its errors are its own."""
+def test_duckdb_error_is_reported_in_one_line_and_leaves_no_file(tmp_path: Path) -> None:
+    """A value of the wrong type stands for any error of DuckDB, such as a full disk."""
     file = tmp_path / "x.parquet"
     with pytest.raises(Failure, match=f"cannot write {file}: ") as refused:
         write_parquet(load(), [("n", "BIGINT")], "n\nno number\n", str(file))

@@ -1,8 +1,8 @@
-"""Commands read the records that pages read: an answer is one, and no command reads anything else.
+"""Commands read the same answer records as the web pages, and no other fields.
 
-Commands take answers as JSON values, because reading them into records would cost each of them a
-part of the time that it takes; so it is shown here that they might. Every answer that a command
-gets is its question's record to the byte, and a name that no record has fails.
+Commands take answers as plain JSON values, because a conversion into records would make each of
+them slower. These tests do the conversion instead: every answer must equal the record of its
+question exactly, and reading a field that is not in the record fails.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from leasehold.control.questions.answers.books import ReportRow
 from leasehold.control.questions.answers.shape import wire
 from leasehold.core.names import Wire
 
-# What a row may lack; everything else is in every answer.
+# The fields that a row may omit; every answer has all others.
 OPTIONAL = {each.encode_name for each in fields(ReportRow) if each.default is UNSET}
 
 
 class Checked(dict[str, Any]):
-    """An object of an answer in which nothing may be looked for that is not there."""
+    """An object of an answer; reading a key that it does not have fails."""
 
     def get(self, key: str, default: object = None) -> Any:  # type: ignore[override]
         assert key in self or key in OPTIONAL, (
@@ -43,7 +43,7 @@ def checked(value: Any) -> Any:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The questions that were asked; each answer is a record, and guarded."""
+    """Return the set of questions asked; every answer is checked against its record and guarded."""
     found: set[str] = set()
     ask = Server.ask
 
@@ -65,7 +65,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_reads_what_the_record_has(cli: Cli, seen: set[str], name: str) -> None:
+def test_command_reads_only_fields_of_answer_records(cli: Cli, seen: set[str], name: str) -> None:
     words = COMMANDS[name]
     stdin = NEW if words[-1] == "-" else None
     for form in ("table", "wide"):
@@ -75,6 +75,6 @@ def test_a_command_reads_what_the_record_has(cli: Cli, seen: set[str], name: str
     assert seen
 
 
-def test_whoever_reads_something_else_is_found_out() -> None:
+def test_reading_an_unknown_field_fails() -> None:
     with pytest.raises(AssertionError, match="'gpuHour'"):
         checked({"items": [{"gpuHours": "1"}]})["items"][0].get("gpuHour")

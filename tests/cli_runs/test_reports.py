@@ -1,4 +1,4 @@
-"""Reports by week and month, of any zone: they add up to the same whatever the calendar."""
+"""Reports by day, week and month in any time zone: the totals are always the same."""
 
 import json
 
@@ -16,7 +16,7 @@ def report(cli: Cli, *words: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("zone", ["", "UTC", "Asia/Tokyo", "America/St_Johns"])
 @pytest.mark.parametrize("by", ["day", "week", "month"])
-def test_every_calendar_adds_up_to_the_whole(cli: Cli, by: str, zone: str) -> None:
+def test_periods_of_any_calendar_and_zone_add_up_to_total(cli: Cli, by: str, zone: str) -> None:
     whole = report(cli, "--by", "run")["total"]
     found = report(cli, "--by", by, "--tz", zone)
     rows = found["items"]
@@ -26,7 +26,7 @@ def test_every_calendar_adds_up_to_the_whole(cli: Cli, by: str, zone: str) -> No
     assert sum(row["gpuMs"] for row in rows) == whole["gpuMs"]
 
 
-def test_a_day_elsewhere_begins_at_another_time(cli: Cli) -> None:
+def test_days_depend_on_time_zone_and_weeks_are_iso_weeks(cli: Cli) -> None:
     here = report(cli, "--by", "day")["items"]
     there = report(cli, "--by", "day", "--tz", "Pacific/Auckland")["items"]
     assert isinstance(here, list)
@@ -37,7 +37,7 @@ def test_a_day_elsewhere_begins_at_another_time(cli: Cli) -> None:
     assert "2026-W45" in cli("report", "gpu-hours", "--by", "week").stdout
 
 
-def test_a_zone_needs_a_calendar_and_must_be_one(cli: Cli) -> None:
+def test_time_zone_option_needs_calendar_and_valid_zone(cli: Cli) -> None:
     assert "--tz says whose" in cli("report", "gpu-hours", "--tz", "UTC").stderr
     wrong = cli("report", "gpu-hours", "--by", "day", "--tz", "Mars/Olympus")
     assert wrong.exit_code == 1

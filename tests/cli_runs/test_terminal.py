@@ -1,4 +1,4 @@
-"""Colour and live views are for terminals, and for those not if NO_COLOR is set."""
+"""Colours and live views are only for terminals, and not if NO_COLOR is set."""
 
 import os
 import pty
@@ -15,7 +15,7 @@ SCRIPT = [sys.executable, "-m", "leasehold.cli.runs.main"]
 
 
 def on_a_terminal(config: Path, *words: str, **env: str) -> tuple[int, str]:
-    """The exit status, and everything that was written to the terminal."""
+    """Run a command on a terminal; return its exit status and everything it wrote there."""
     ours, theirs = pty.openpty()
     plain = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     everything = {**plain, "KUBECONFIG": str(config), "TERM": "xterm", "COLUMNS": "200", **env}
@@ -37,7 +37,7 @@ def on_a_terminal(config: Path, *words: str, **env: str) -> tuple[int, str]:
     return status, written.decode()
 
 
-def test_phases_have_colours_on_a_terminal(config: Path) -> None:
+def test_phases_have_colours_on_terminal(config: Path) -> None:
     status, written = on_a_terminal(config, "list", "-A")
     assert status == 0
     assert "\x1b[32mRunning" in written
@@ -45,16 +45,16 @@ def test_phases_have_colours_on_a_terminal(config: Path) -> None:
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_or_not(config: Path, env: dict[str, str]) -> None:
+def test_no_colour_and_dumb_terminal_disable_colours(config: Path, env: dict[str, str]) -> None:
     status, written = on_a_terminal(config, "list", "-A", **env)
     assert status == 0
     assert "Running" in written
     assert "\x1b" not in written
 
 
-def test_the_live_view_is_drawn_until_the_run_ends(config: Path, facade: Facade) -> None:
+def test_live_view_is_drawn_until_run_ends(config: Path, facade: Facade) -> None:
     facade.tick = lambda: facade.played.stage.advance_to(facade.played.now + 60 * MINUTE)
     status, written = on_a_terminal(config, "watch", "train", "--interval", "0.01")
-    assert status == 1  # it ran into its limit
+    assert status == 1  # the run reached its time limit
     assert "Running" in written
     assert written.index("Running") < written.index("maxDuration was reached")

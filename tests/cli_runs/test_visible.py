@@ -1,4 +1,4 @@
-"""What users wrote reaches a terminal as text: it moves no cursor and forges no line."""
+"""Text from users is printed safely: it cannot move the cursor or forge a line."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from tests.cli_runs.conftest import Cli
 from tests.cli_runs.facade import Facade, Refused
 
+from leasehold.app.visible import visible
 from leasehold.cli import audit, lint
-from leasehold.cli.visible import visible
 from leasehold.core.units import parse_instant
 
 EVIL = "\x1b[2J\nforged"
@@ -27,7 +27,7 @@ QUESTIONS = [
 
 
 def spoiled(found: Any) -> Any:
-    """Every text of an answer but its instants and phases, with more after it."""
+    """Return an answer with hostile text appended to every string except instants and phases."""
     if isinstance(found, dict):
         return {
             key: value if key in ("phase", "now", "by") else spoiled(value)
@@ -41,7 +41,7 @@ def spoiled(found: Any) -> Any:
 
 
 @pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
-def test_no_answer_writes_control_characters(
+def test_answers_are_printed_without_control_characters(
     cli: Cli, facade: Facade, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     def question(*args: Any) -> Any:
@@ -59,7 +59,9 @@ def test_no_answer_writes_control_characters(
     assert not [line for line in done.output.splitlines() if line.startswith("forged")]
 
 
-def test_nor_does_a_refusal(cli: Cli, facade: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_are_printed_without_control_characters(
+    cli: Cli, facade: Facade, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any) -> Any:
         raise Refused(422, "Invalid", EVIL, [{"field": EVIL, "message": EVIL}])
 
@@ -68,7 +70,9 @@ def test_nor_does_a_refusal(cli: Cli, facade: Facade, monkeypatch: pytest.Monkey
     assert done.stderr == f"error: {SHOWN}\n  {SHOWN}: {SHOWN}\n"
 
 
-def test_data_stays_as_it_is(cli: Cli, facade: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_and_yaml_output_keeps_text_unchanged(
+    cli: Cli, facade: Facade, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = facade._question
     monkeypatch.setattr(facade, "_question", lambda *args: spoiled(asked(*args)))
     for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
@@ -76,7 +80,7 @@ def test_data_stays_as_it_is(cli: Cli, facade: Facade, monkeypatch: pytest.Monke
         assert told["sentences"][0].endswith(EVIL)
 
 
-def test_commands_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_and_lint_print_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_look", lambda *_: (0, [EVIL]))
     monkeypatch.setattr(audit, "read_config", lambda *_: None)
     monkeypatch.setattr(audit, "PAUSE_S", 0)
@@ -96,6 +100,6 @@ def test_commands_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (r"\x1b", r"\x1b"),
     ],
 )  # fmt: skip
-def test_what_is_shown(text: str, shown: str) -> None:
+def test_visible_escapes_control_characters_and_is_idempotent(text: str, shown: str) -> None:
     assert visible(text) == shown
     assert visible(shown) == shown

@@ -1,4 +1,4 @@
-"""One real server for all clients, with something of every kind that there can be in it."""
+"""One real server for all clients, with objects of every possible kind."""
 
 import subprocess
 import tempfile
@@ -9,7 +9,7 @@ import pytest
 from tests.clients.rows import NAMESPACE
 from tests.up.server import Up, job, team
 
-OVER = 8  # runs that are over, whose pods may be deleted
+OVER = 8  # ended runs, whose pods may be deleted
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,7 +36,7 @@ def server() -> Iterator[Up]:
 
 @pytest.fixture
 def existing(server: Up) -> dict[str, str]:
-    """By kind, the name of an object that is there; and of a node or pod that may be deleted."""
+    """Return the name of an existing object by kind, and of a Node and Pod that may be deleted."""
     found = {}
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldSelector=status.phase%3DSucceeded"
     found["Pod to go"] = listed(server, pods)[0]

@@ -10,11 +10,11 @@ from tests.clients.rows import NAMESPACE, Refused, Wire
 
 from leasehold.adapters.api.resources import Resource
 
-WATCH_S = 2  # ended before, once all that is there was told
+WATCH_S = 2  # usually ends earlier: after one event per existing object
 
 
 class KubernetesAsyncio:
-    """A loop and a connection for each call: this is about what is understood."""
+    """A client that uses a new event loop and connection for each call; speed does not matter."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
@@ -27,7 +27,7 @@ class KubernetesAsyncio:
     def watch(self, resource: Resource) -> list[str]:
         there = len(self.names(resource))
 
-        async def told(api: Any) -> list[str]:
+        async def watched(api: Any) -> list[str]:
             call, *args = _called(api, "list", resource)
             names = list[str]()
             async with watch.Watch().stream(call, *args, timeout_seconds=WATCH_S) as events:
@@ -37,7 +37,7 @@ class KubernetesAsyncio:
                         break
             return names
 
-        found = asyncio.run(self._with(told))
+        found = asyncio.run(self._with(watched))
         assert isinstance(found, list)
         return found
 
@@ -59,7 +59,7 @@ class KubernetesAsyncio:
             named = args[:1] if verb in ("patch", "delete") else ()
             rest = args[len(named) :]
             if resource.is_ours:
-                # Of custom objects it would say that a mapping is a JSON patch.
+                # For custom objects the library would send a mapping as a JSON patch.
                 how = {"_content_type": "application/merge-patch+json"} if verb == "patch" else {}
                 return await call(*where, *named, *rest, **how)
             return await call(*named, *where, *rest)

@@ -1,4 +1,4 @@
-"""`kr8s`: objects that know how to save themselves; kinds of ours are made up from their names."""
+"""`kr8s`: objects that save themselves; classes for our kinds are made from their names."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Kr8s:
         return [*self._api.get(kind, namespace=namespace)]
 
     def watch(self, resource: Resource) -> list[str]:
-        """Its watches go on for ever: this one ends when nothing is told any more."""
+        """Watch until there was one event per existing object, because kr8s never ends a watch."""
         names: list[str] = []
         known = len(self.names(resource))
         kind = f"{resource.plural}.{resource.api_version}" if resource.group else resource.plural
@@ -48,7 +48,7 @@ class Kr8s:
                     break
         return names
 
-    def create(self, resource: Resource, obj: Wire) -> None:  # noqa: ARG002 - it says so itself
+    def create(self, resource: Resource, obj: Wire) -> None:  # noqa: ARG002 - `obj` has its kind
         self._asked(lambda: self._made(obj).create())
 
     def patch(self, resource: Resource, name: str, patch: Wire) -> None:

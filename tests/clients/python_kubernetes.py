@@ -1,4 +1,4 @@
-"""The official Python client, `kubernetes`: typed for kinds that it knows, custom objects else."""
+"""The official Python client, `kubernetes`: typed for core kinds, custom objects for ours."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from tests.clients.rows import NAMESPACE, Refused, Wire
 from kubernetes import client, config, watch
 from leasehold.adapters.api.resources import Resource
 
-WATCH_S = 2  # ended before, once all that is there was told
+WATCH_S = 2  # usually ends earlier: after one event per existing object
 
 
 class Kubernetes:

@@ -1,4 +1,4 @@
-"""`lightkube`: typed by its models for kinds that it knows, generic resources for ours."""
+"""`lightkube`: typed models for core kinds, generic resources for ours."""
 
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ class Lightkube:
         return self._asked(lambda: [_name(each) for each in call(_class(resource))])
 
     def watch(self, resource: Resource) -> list[str]:
-        """Without an end, so that it is read as far as there is something."""
+        """Read one event per existing object, because the watch has no end."""
         known = len(self.names(resource))
         events = self._client.watch(_class(resource), server_timeout=2)
         try:

@@ -1,7 +1,7 @@
-"""What every client is asked to do with every kind, and what must come of it.
+"""The calls that every client makes for every kind, and their expected results.
 
-A cell is `ok`, or the HTTP status that an administrator is refused with. What is expected follows
-from the same rows that the server is made from.
+A cell is `ok`, or the HTTP status of the refusal that an administrator gets. The expected results
+follow from the same table of resources as the server.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,8 +16,8 @@ Wire = dict[str, object]
 NAMESPACE = "team"
 
 
-class Refused(Exception):  # noqa: N818 - it says what was done
-    """The server said no, with this status."""
+class Refused(Exception):  # noqa: N818 - named after the outcome
+    """The server refused a call with this status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(str(status))
@@ -25,13 +25,13 @@ class Refused(Exception):  # noqa: N818 - it says what was done
 
 
 class Client(Protocol):
-    """Somebody else's library; whatever it cannot read raises its own error."""
+    """A third-party library; it raises its own error for an answer that it cannot read."""
 
     def names(self, resource: Resource) -> list[str]:
-        """The names."""
+        """Return the names of the listed objects."""
 
     def watch(self, resource: Resource) -> list[str]:
-        """The names of what a watch tells first, of what is there."""
+        """Return the names in the first events of a watch, one per existing object."""
 
     def create(self, resource: Resource, obj: Wire) -> None: ...
 
@@ -41,7 +41,7 @@ class Client(Protocol):
 
 
 def expected(resource: Resource) -> Row:
-    """By the rows of the server: an administrator's verbs, and how the others are refused."""
+    """Return the expected row of a kind: `ok` for an administrator's verbs, else the refusal."""
     allowed = resource.writers.get(CallerRole.ADMIN, ())
     row = dict.fromkeys(("list", "watch"), "ok")
     for verb in ("create", "patch", "delete"):
@@ -91,7 +91,7 @@ _BODIES: Mapping[str, Wire] = {
 
 
 def played(client: Client, prefix: str, existing: Mapping[str, str]) -> dict[str, Row]:
-    """The whole table. `existing` names an object of each kind that a client does not make."""
+    """Return the whole table. `existing` names an object of kinds that clients do not create."""
     return {each.kind: _row(client, each, prefix, existing) for each in RESOURCES}
 
 
@@ -104,7 +104,7 @@ def _row(client: Client, resource: Resource, prefix: str, existing: Mapping[str,
         "watch": _cell(lambda: _sees(client.watch(resource), resource, there, existing, created)),
         "create": created,
         "patch": _cell(lambda: client.patch(resource, there, _PATCH)),
-        # A node that is there stays: what is deleted is one that the client cannot make.
+        # The Node and Pod that exist must stay: delete those reserved for this.
         "delete": _cell(lambda: client.delete(resource, _victim(resource, there, existing))),
     }
 
@@ -132,7 +132,7 @@ def _cell(action: Callable[[], object]) -> str:
 
 
 def shown(title: str, table: Mapping[str, Row]) -> str:
-    """The table as it is printed."""
+    """Return the table as printable text."""
     width = max(map(len, table))
     head = " ".join([title.ljust(width), *(verb.ljust(6) for verb in VERBS)])
     lines = [

@@ -1,6 +1,6 @@
-"""Clients that others wrote list, watch, create, patch and delete every kind.
+"""Third-party clients list, watch, create, patch and delete every kind.
 
-`pytest -s` prints the table of each.
+`pytest -s` prints the table of each client.
 """
 
 import json
@@ -28,14 +28,16 @@ CLIENTS: dict[str, Callable[[Path], Client]] = {
 
 
 @pytest.mark.filterwarnings(
-    # What these libraries leave open, and what they think of our version, is theirs.
+    # Resources that these libraries leave open, and their warnings about our version.
     "ignore::ResourceWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
     "ignore:Kubernetes version:UserWarning",
     "ignore::DeprecationWarning",
 )
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_python_client_does_everything(name: str, server: Up, existing: dict[str, str]) -> None:
+def test_python_client_gets_expected_result_for_every_kind_and_verb(
+    name: str, server: Up, existing: dict[str, str]
+) -> None:
     client = CLIENTS[name](server.kubeconfig)
 
     table = played(client, name, existing)
@@ -44,7 +46,7 @@ def test_a_python_client_does_everything(name: str, server: Up, existing: dict[s
     assert table == {each.kind: expected(each) for each in RESOURCES}
 
 
-def test_a_go_informer_does_everything(
+def test_go_informer_gets_expected_result_for_every_kind_and_verb(
     go_client: Path, server: Up, existing: dict[str, str]
 ) -> None:
     rows = [

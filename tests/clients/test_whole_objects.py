@@ -1,4 +1,4 @@
-"""What typed clients and people with `-o yaml` read of the objects of a server is all there."""
+"""Objects have all the fields that typed clients, and people with `-o yaml`, read."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def got(server: Up, path: str) -> Any:
         connection.close()
 
 
-def test_every_condition_says_since_when(server: Up) -> None:
+def test_every_condition_has_transition_time_that_advances(server: Up) -> None:
     server.submit(job("since", "sleep 600"))
     server.wait_phase("since", "Running")
     for path in (f"{GROUP}/runs", f"{GROUP}/budgets", "/api/v1/nodes", PODS):
@@ -52,7 +52,7 @@ def conditions(server: Up) -> dict[str, dict[str, str]]:
     return {each["type"]: each for each in status["conditions"]}
 
 
-def test_what_has_not_changed_holds_since_as_long_as_before(server: Up) -> None:
+def test_unchanged_conditions_keep_transition_time_across_restart(server: Up) -> None:
     def since() -> dict[str, str]:
         [held] = [
             each for each in got(server, f"{GROUP}/runs")["items"]
@@ -62,12 +62,12 @@ def test_what_has_not_changed_holds_since_as_long_as_before(server: Up) -> None:
 
     before = since()
     server.stop()
-    server.start()  # and all statuses are written anew
+    server.start()  # the new server writes all statuses again
 
     assert since() == before
 
 
-def test_a_pod_belongs_to_its_run(server: Up) -> None:
+def test_pod_has_owner_reference_to_its_run(server: Up) -> None:
     for pod in got(server, PODS)["items"]:
         [owner] = pod["metadata"]["ownerReferences"]
         run = got(server, f"{GROUP}/runs/{owner['name']}")
@@ -82,7 +82,7 @@ def test_a_pod_belongs_to_its_run(server: Up) -> None:
 
 
 @pytest.mark.parametrize("elastic", [False, True])
-def test_a_pod_shows_where_its_process_meets_the_others(server: Up, elastic: bool) -> None:
+def test_pod_spec_shows_rendezvous_variables_of_its_process(server: Up, elastic: bool) -> None:
     name = f"meets-{'elastic' if elastic else 'fixed'}"
     more: dict[str, object] = {}
     if elastic:
@@ -96,12 +96,12 @@ def test_a_pod_shows_where_its_process_meets_the_others(server: Up, elastic: boo
         if each["metadata"]["labels"]["rq.davidlangworthy.io/run"] == name
     ]  # fmt: skip
     env = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
-    assert told, "it meets somewhere"
+    assert told, "the job must have a rendezvous"
     assert {key: env[key] for key in told} == told
     assert "movedEnv" not in pod["status"]
 
 
-def test_a_node_is_drained_without_force(server: Up, kubectl_path: Path) -> None:
+def test_kubectl_drain_needs_no_force(server: Up, kubectl_path: Path) -> None:
     server.submit(
         job("moves", "trap 'exit 0' TERM; sleep 600 & wait", runtime={"checkpoint": "1m"})
     )

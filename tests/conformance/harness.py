@@ -24,9 +24,9 @@ from leasehold.adapters.sqlite.shared import SharedStore
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import Store
-from leasehold.sim.around import StoreAround
 from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Kernel
+from leasehold.sim.store_wrapper import StoreAround
 
 T = TypeVar("T")
 Main = Callable[[Clock, Tasks], Coroutine[object, object, T]]

@@ -6,7 +6,7 @@ from leasehold.core.objects.tenure import Holder, TenureRecord
 from leasehold.core.units import Millis
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins, Tenure
-from leasehold.shell.tenure import StoreTenures
+from leasehold.shell.leadership.tenure import StoreTenures
 
 KEY = "main"
 MARGINS = Margins()

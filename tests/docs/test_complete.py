@@ -21,7 +21,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.access import CallerRole, OwnerVerb
 from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE
-from leasehold.shell.metrics import Metrics
+from leasehold.shell.observe.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 USER, OPERATOR = ROOT / "docs" / "user-guide", ROOT / "docs" / "operator-guide"

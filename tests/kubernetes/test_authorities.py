@@ -12,13 +12,13 @@ from cryptography import x509
 from tests.cli_runs.certificates import Authority, authority, certificate
 
 from leasehold.adapters.kubernetes.aggregated import Aggregated
-from leasehold.adapters.kubernetes.front_proxy import Asker, FrontProxy
+from leasehold.adapters.kubernetes.front_proxy import FrontProxy, ProxiedUser
 from leasehold.core.names import Wire
 
 HERE = "127.0.0.1"
 
 
-async def _answer(asker: Asker, question: str, _: Mapping[str, str], __: Wire | None) -> Wire:
+async def _answer(asker: ProxiedUser, question: str, _: Mapping[str, str], __: Wire | None) -> Wire:
     return {"question": question, "user": asker.user}
 
 

@@ -26,7 +26,7 @@ from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import DEADLINE_S, Plane, budget, free_port, job, plane_on
 from tests.kubernetes.test_questions import asked as asked  # one Run, and two users
 
-PAGES = ("", "fleet", "runs", "line", "budgets", "decisions", "report", "runs/team/train")
+PAGES = ("", "fleet", "runs", "queue", "budgets", "decisions", "report", "runs/team/train")
 NAME_ALL = ("decisions",)  # pages that cannot be shown without other tenants' names
 
 

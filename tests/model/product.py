@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.model.story import instant
 
-from leasehold.shell.defects import InvariantBroken
-from leasehold.shell.yamlfile import BadFile
-from leasehold.sim.scenario.act import Actor
+from leasehold.shell.config.yamlfile import BadFile
+from leasehold.shell.loop.defects import InvariantBroken
+from leasehold.sim.scenario.act import StoryUsers
 from leasehold.sim.scenario.ledger import ledger_lines, objects_of
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.stage import Stage, Violated
@@ -75,7 +75,7 @@ def play_product(text: str) -> tuple[Played, Seeds]:
     stage = Stage(
         story, seed=None, rates={}, observe=lambda at, said: played.told.append((at, said))
     )
-    actor = Actor(
+    actor = StoryUsers(
         stage.store,
         stage.fleet,
         admission=stage.admission,

@@ -23,7 +23,7 @@ ACTIVATION = (
     ),
     Mutant(
         "A3, victims have no grace period",
-        "control/cuts/publish.py",
+        "control/preemption/publish.py",
         "grace=run.spec.grace if run is not None else 0",
         "grace=0",
         story("A3-the-grace-period-has-an-end"),

@@ -13,42 +13,44 @@ DRAINS = (
     Mutant(
         "a drained rank runs twice",
         "control/running/draining.py",
-        "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n",
-        "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n"
+        "        end_all(turn, list(takeover.failed), "
+        "ClosureReason(reason=Closed.SWAP, detail=node))\n",
+        "        end_all(turn, list(takeover.failed), "
+        "ClosureReason(reason=Closed.SWAP, detail=node))\n"
         "        [turn.open_swap(first, spare, first.index) for spare in takeover.spares]\n",
         story("maintenance-the-spare-takes-over"),
     ),
     Mutant(
         "a pod moves from one drained node to another",
-        "core/decisions/swap.py",
+        "core/placement/swap.py",
         "        if not (lasting and spare.node in world.fleet.draining)\n",
         "        if spare.node in world.fleet.nodes\n",
         story("maintenance-the-node-of-the-spares-is-drained"),
     ),
     Mutant(
         "one spare is promised twice",
-        "core/decisions/drain.py",
+        "core/placement/drain.py",
         ".get(group, []), *moving(world, uid, group)]\n",
         ".get(group, [])]\n",
         story("maintenance-two-nodes-and-one-spare"),
     ),
     Mutant(
         "a spare that is spoken for is dropped",
-        "core/decisions/swap.py",
+        "core/placement/swap.py",
         "    if world.moving and moving(world, spare.uid, spare.group):\n        return True\n",
         "",
         story("maintenance or S2 or S3 or R3"),
     ),
     Mutant(
         "who cannot be told is told",
-        "core/decisions/drain.py",
+        "core/placement/drain.py",
         "    return state is not None and state.node.ready\n",
         "    return state is not None\n",
         story("maintenance-a-silent-node-is-left-alone"),
     ),
     Mutant(
         "drained without a checkpoint",
-        "core/decisions/drain.py",
+        "core/placement/drain.py",
         "    if run.spec.checkpoint is None:\n",
         "    if run.spec.checkpoint is None and run.spec.stop:\n",
         story("maintenance-what-cannot-move-ends-by-itself"),
@@ -104,7 +106,7 @@ DRAINS = (
     ),
     Mutant(
         "a group leaves though the gang cannot",
-        "core/decisions/drain.py",
+        "core/placement/drain.py",
         "    if not stranded:\n",
         "    if not stranded or takeovers:\n",
         story("maintenance-two-groups-and-one-spare"),
@@ -114,14 +116,14 @@ DRAINS = (
 LIMITS = (
     Mutant(
         "the agent's word on a warning is not passed on",
-        "cli/embedded.py",
+        "app/embedded.py",
         "                type=note.type,\n",
         "",
         ("tests/up/test_limits.py", "-k", "warns"),
     ),
     Mutant(
         "the agent's word on a warning is ignored",
-        "shell/events.py",
+        "shell/observe/events.py",
         '        return self.type == "Warning" if self.type else self.reason in _WARNINGS\n',
         "        return self.reason in _WARNINGS\n",
         unit("shell/test_events"),
@@ -135,7 +137,7 @@ LIMITS = (
     ),
     Mutant(
         "any grace period is admitted",
-        "cli/judgement.py",
+        "app/admission.py",
         "problems_of_template(run) + grace_problems(run, policy.grace_max)",
         "problems_of_template(run)",
         ("tests/up/test_limits.py", "-k", "grace"),
@@ -149,7 +151,7 @@ LIMITS = (
     ),
     Mutant(
         "the configured number of processes is not used",
-        "cli/embedded.py",
+        "app/embedded.py",
         "            limits=Limits(pids_max=config.embedding.pids_max),\n",
         "",
         ("tests/up/test_limits.py", "-k", "forks"),

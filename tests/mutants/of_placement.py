@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant, prop, story
 PLACEMENT = (
     Mutant(
         "a stranger's window makes a start window-aligned",
-        "core/decisions/forecast.py",
+        "core/admission/forecast.py",
         "    payers = {segment.envelope for _, covered in plan.covered for segment in "
         "covered.segments}\n",
         "    payers = set(world.envelopes)\n",
@@ -13,7 +13,7 @@ PLACEMENT = (
     ),
     Mutant(
         "room that went again is not looked for when more comes",
-        "core/decisions/forecast.py",
+        "core/admission/forecast.py",
         "        room = merge(room, *(times[max(least - 1, bisect_left(times, first)) :] "
         "for times in more))\n",
         "        room = merge(room)\n",
@@ -28,56 +28,56 @@ PLACEMENT = (
     ),
     Mutant(
         "only whoever would pay today is waited for",
-        "core/decisions/forecast.py",
+        "core/admission/forecast.py",
         "        others.wait_for(plan)\n",
         "",
         story("Q4-the-payer-is-looked-for-at-the-start"),
     ),
     Mutant(
         "a filler sits down where somebody else's pods have the GPUs",
-        "core/decisions/fill.py",
+        "core/admission/fill.py",
         "        pods = min((len(slots) - max(0, too_many)) // size, self._room_beside(state))\n",
         "        pods = min(len(slots) // size, self._room_beside(state))\n",
         story("F1-no-seat-where-foreign-pods-are"),
     ),
     Mutant(
         "an owner is its own sponsor",
-        "core/decisions/cover.py",
+        "core/funding/cover.py",
         "    sponsors = tuple(each for each in ask.funding.sponsors if each != ask.owner)\n",
         "    sponsors = ask.funding.sponsors\n",
         story("C2-no-owner-is-its-own-sponsor"),
     ),
     Mutant(
         "what a run without a limit goes on to use is not counted against a plan",
-        "core/decisions/cover.py",
+        "core/funding/cover.py",
         "    since = max([start, *(each.start for each in claims)])\n",
         "    since = start\n",
         story("C5-hours-must-suffice-for-a-plan-ahead-too"),
     ),
     Mutant(
         "a rejecting node is shunned in its domain only",
-        "core/decisions/admit.py",
+        "core/admission/admit.py",
         "    shunned = [name for name in wish.want.last if name in world.fleet.nodes]\n",
         "    shunned = [name for name in wish.want.last if name not in world.fleet.nodes]\n",
         story("P3-a-rejecting-node-comes-last-in-the-whole-fleet"),
     ),
     Mutant(
         "a grow goes where less is left over",
-        "core/decisions/admit.py",
+        "core/admission/admit.py",
         'within=home or ("",), ',
         "within=want.within, ",
         story("E1-a-grow-tries-its-own-domains-first"),
     ),
     Mutant(
         "a filler is on spares only",
-        "core/decisions/fill.py",
+        "core/admission/fill.py",
         "        return pods_room(self._world.fleet, pool, self._shape) + on_spares\n",
         "        return on_spares\n",
         story("F1-pods-on-free-gpus-and-on-spares"),
     ),
     Mutant(
         "a group takes what the next one needs",
-        "core/decisions/admit.py",
+        "core/admission/admit.py",
         "        found = seating.seat_all_somehow()\n",
         "        found = seating.seat_all()\n",
         story("P4"),
@@ -91,7 +91,7 @@ PLACEMENT = (
     ),
     Mutant(
         "a filler sits down at the first place by name",
-        "core/decisions/fill.py",
+        "core/admission/fill.py",
         "        return min(found, key=lambda plan: preference(plan.covered[0]))\n",
         "        return found[0]\n",
         story("F1-a-filler-goes-where-its-own-envelope-pays"),

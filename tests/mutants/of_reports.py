@@ -43,7 +43,7 @@ REPORTS = (
     ),
     Mutant(
         "what is saved is said of every end",
-        "core/world/course.py",
+        "core/world/use_of_time.py",
         " or why not in _LOSSES or not lease.pod:\n",
         " or not lease.pod:\n",
         _LOST_WORK,

@@ -2,8 +2,8 @@
 
 from tests.mutants.mutant import Mutant, prop, story, unit
 
-_CUTS = "core/decisions/cuts.py"
-_SITE = "core/decisions/site.py"
+_CUTS = "core/preemption/victims.py"
+_SITE = "core/preemption/site.py"
 _URN = "core/ledger/lottery.py"
 _OF_SITE = unit("core/test_site")
 _OF_URN = unit("core/test_urn")
@@ -11,14 +11,14 @@ _OF_URN = unit("core/test_urn")
 RESOLUTIONS = (
     Mutant(
         "R1, what is past its deadline counts as gone",
-        "core/decisions/resolve.py",
+        "core/preemption/resolve.py",
         "return lease.ending is not None and now < lease.ending.deadline\n",
         "return lease.ending is not None\n",
         story("R1-past-its-deadline-a-lease-counts-as-staying"),
     ),
     Mutant(
         "R1, what is ending counts as staying",
-        "core/decisions/resolve.py",
+        "core/preemption/resolve.py",
         "return lease.ending is not None and now < lease.ending.deadline\n",
         "return lease.ending is not None and now < 0\n",
         story("R1 or O5-what-is-ending"),

@@ -37,7 +37,7 @@ RUNS = (
     ),
     Mutant(
         "a start is told twice",
-        "shell/effects.py",
+        "shell/loop/effects.py",
         "        if (pods.makes or uid in self._begun) and not was_untold:\n",
         "        if (pods.makes or uid in self._begun) and not run:\n",
         _ECHOES,

@@ -9,7 +9,7 @@ HIDING = ("tests/rest/test_hiding.py",)
 STRESS = (
     Mutant(
         "a cut that nobody can prove",
-        "control/cuts/publish.py",
+        "control/preemption/publish.py",
         "    announce_anew(turn)\n\n\n_RETURNED",
         "\n\n_RETURNED",
         unit("shell/test_lost_key"),
@@ -65,21 +65,21 @@ STRESS = (
     ),
     Mutant(
         "nobody hears of a full disk who does not ask",
-        "cli/embedded.py",
+        "app/embedded.py",
         '        self.plane.keep_up("health", self._health_watch.run)\n',
         "",
         DISK,
     ),
     Mutant(
         "a start on a full disk waits for ever",
-        "cli/embedded.py",
+        "app/embedded.py",
         "            refused_for = refused_for + LOOK_MS if self.store.trouble else 0\n",
         "            refused_for = 0\n",
         DISK,
     ),
     Mutant(
         "a warning that could not be stored is lost",
-        "shell/events.py",
+        "shell/observe/events.py",
         "                    self._keep_for_later(story, *when)\n",
         "",
         unit("shell/test_events"),
@@ -107,7 +107,7 @@ STRESS = (
     ),
     Mutant(
         "a malformed reservation has no name",
-        "shell/stored.py",
+        "shell/loop/stored.py",
         'Malformed(f"{kind} {key_of(obj)} cannot be read',
         'Malformed(f"{kind} cannot be read',
         MALFORMED,

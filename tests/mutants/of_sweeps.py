@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant, story, unit
 
 _CONSIDER = "control/scheduling/consider.py"
-_ADMIT = "core/decisions/admit.py"
+_ADMIT = "core/admission/admit.py"
 
 SWEEPS = (
     Mutant(
@@ -44,7 +44,7 @@ SWEEPS = (
     ),
     Mutant(
         "G3, groups in a pause do not count",
-        "control/scheduling/wishes.py",
+        "control/scheduling/requests.py",
         "waiting=len(all_waiting_groups(world, run)) if chooses_domain else 0",
         "waiting=len(groups) if chooses_domain else 0",
         story("G3"),

@@ -1,5 +1,4 @@
-"""A folder whose store several real processes share: their kubelets, their users, and what they
-did."""
+"""A data folder whose store several real processes share, with simulated kubelets and users."""
 
 import signal
 import subprocess
@@ -20,10 +19,10 @@ from leasehold.core.facts import Node
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.tenure import KIND
 from leasehold.core.objects.wire import part, text_at
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
+from leasehold.sim.faults.checks import LeaderChange, TenureChecks
 from leasehold.sim.machines import Work
 from leasehold.sim.nodes import SimFleet
-from leasehold.sim.storm.checks import TakeOver, TenureChecks
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,16 +32,16 @@ GPUS = 8
 
 
 @dataclass(frozen=True)
-class Told:
+class LogLine:
     """A line of a member's log."""
 
-    at: int  # of the machine's boot clock
+    at: int  # milliseconds of the machine's boot clock
     words: str
 
 
 class Member:
     def __init__(self, folder: Path, name: str, *more: str) -> None:
-        self.harms: list[Told] = []  # what was done to it
+        self.harms: list[LogLine] = []  # kills and stops by the test
         self._log = folder / f"{name}.log"
         with (folder / f"{name}.out").open("a") as said:
             self.process = subprocess.Popen(
@@ -50,40 +49,40 @@ class Member:
                 cwd=ROOT, stdout=said, stderr=said,
             )  # fmt: skip
 
-    def told(self) -> list[Told]:
-        """Of every start of this name; a last line may still be under way."""
+    def lines(self) -> list[LogLine]:
+        """Return the complete lines of the log, from every start of this member."""
         if not self._log.exists():
             return []
         lines = self._log.read_text(encoding="utf-8").split("\n")[:-1]
         pairs = (line.split(" ", 1) for line in lines)
-        return [Told(int(at), words) for at, words in pairs]
+        return [LogLine(int(at), words) for at, words in pairs]
 
-    def has_told(self, words: str) -> bool:
-        return any(each.words.startswith(words) for each in self.told())
+    def has_logged(self, words: str) -> bool:
+        return any(each.words.startswith(words) for each in self.lines())
 
     def starts(self) -> int:
-        return sum(each.words == "started" for each in self.told())
+        return sum(each.words == "started" for each in self.lines())
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
         if number is signal.SIGSTOP:
-            self.harms.append(Told(AsyncioClock().monotonic(), "stopped"))
+            self.harms.append(LogLine(AsyncioClock().monotonic(), "stopped"))
 
     def end(self) -> int:
-        """Cleanly, wherever it stands."""
+        """End the member cleanly, even if it is stopped."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
         return self.process.wait(DEADLINE_S)
 
     def kill(self) -> None:
-        self.harms.append(Told(AsyncioClock().monotonic(), "killed"))
+        self.harms.append(LogLine(AsyncioClock().monotonic(), "killed"))
         self.process.kill()
         self.process.wait(DEADLINE_S)
 
 
 class House(Beside):
-    """Made for one test; `stop` ends everything that it began."""
+    """The folder and its members for one test; `stop` ends everything it started."""
 
     deadline_s = DEADLINE_S
 
@@ -99,7 +98,7 @@ class House(Beside):
         self.ask(lambda: self.store.create(_budget()))
 
     def start(self, name: str, *more: str) -> Member:
-        """Returns when it can be told to stop."""
+        """Start a member and return when it accepts signals."""
         earlier = self.members.get(name)
         starts = 0 if earlier is None else earlier.starts()
         made = Member(self.folder.root, name, *more)
@@ -109,7 +108,7 @@ class House(Beside):
         return made
 
     def start_all(self, *names: str, first: tuple[str, ...] = ()) -> None:
-        """The first of them, with the options `first`, has tenure before the others come."""
+        """Start the members; the first, with options `first`, leads before the others start."""
         self.start(names[0], *first)
         self.until(lambda: self.holder() == names[0])
         for name in names[1:]:
@@ -132,7 +131,7 @@ class House(Beside):
         self.until(lambda: all(self.phase(name) == "Completed" for name in names))
 
     def holder(self) -> str:
-        """Whom the record names; "" when it is free."""
+        """Return the holder in the tenure record; "" if there is none."""
         for wire in self.ask(lambda: self.store.list(KIND)).items:
             return text_at(part(wire, "spec"), "holderIdentity").rpartition("_")[0]
         return ""
@@ -146,22 +145,22 @@ class House(Beside):
         due = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < due, {
-                name: [f"{each.at} {each.words}" for each in member.told()[-20:]]
+                name: [f"{each.at} {each.words}" for each in member.lines()[-20:]]
                 for name, member in self.members.items()
             }
             time.sleep(0.05)
 
     def take_overs(self) -> list[tuple[int, str, int]]:
-        """Epoch, by whom, and how long after the one before it had been stopped, killed or told
-        that it lost."""
-        told = sorted(
+        """Return epoch and new leader of each take-over, and the milliseconds since the leader
+        before it was stopped or killed, or lost its tenure."""
+        log = sorted(
             (each.at, name, each.words)
             for name, member in self.members.items()
-            for each in (*member.told(), *member.harms)
+            for each in (*member.lines(), *member.harms)
         )
         found: list[tuple[int, str, int]] = []
         leader, over = "", 0
-        for at, name, words in told:
+        for at, name, words in log:
             if words.startswith("gained"):
                 if leader:
                     found.append((int(words.split()[1]), name, at - over))
@@ -170,9 +169,9 @@ class House(Beside):
                 leader, over = "nobody", at
         return found
 
-    def judge(self) -> list[TakeOver]:
-        """When everybody has ended: nothing twice, epochs that only rise, a ledger that proves
-        itself. Returns who followed whom by the record."""
+    def judge(self) -> list[LeaderChange]:
+        """Check, after all members have ended, that no batch was committed twice, epochs only rise
+        and the ledger is valid. Return the take-overs according to the tenure record."""
         assert self.do(lambda: list(self.fleet.breaches)) == []
         problems: list[str] = []
         checks = TenureChecks(
@@ -192,14 +191,14 @@ class House(Beside):
         committed = [
             int(each.words.split()[1])
             for member in self.members.values()
-            for each in member.told()
+            for each in member.lines()
             if each.words.startswith("committed")
         ]
-        assert len(committed) == len(set(committed)), "a batch was committed by two"
+        assert len(committed) == len(set(committed)), "two members committed the same batch"
         return checks.take_overs
 
     async def _history(self, kind: str) -> list[Change]:
-        """Every change of a kind since the file was made."""
+        """Return every change of objects of `kind` since the file was created."""
         watch, last = self.store.watch(kind, 0), self.store.version
         found: list[Change] = []
         while (past := await watch.next_stored(100)) is not None and past.version <= last:

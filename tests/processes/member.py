@@ -1,13 +1,13 @@
-"""One control plane over a file that several share, as a real process: `python -m
-tests.processes.member FOLDER NAME`.
+"""One control plane over a shared file, as a real process: `python -m tests.processes.member
+FOLDER NAME`.
 
-What the simulator's controllers are made of, on a real clock and a real disk. It writes what
-happens to it, one line each, to `FOLDER/NAME.log`: milliseconds of the machine's boot clock, which
-all of them have in common, and words. Two things can be done to it that a signal alone cannot:
+It has the parts of the simulator's controllers, with a real clock and a real disk. It logs every
+event as one line in `FOLDER/NAME.log`: milliseconds of the machine's boot clock, which all members
+share, and words. A test can do two special things to it:
 
-    --stop-at POINT     stops itself (SIGSTOP) the first time it decides and reaches a point such as
-                        "before update LedgerHead", so that it stands still exactly there
-    SIGUSR1             sets its wall clock back by an hour
+    --stop-at POINT     the member stops itself (SIGSTOP) the first time it leads and reaches a
+                        point such as "before update LedgerHead"
+    SIGUSR1             the member sets its wall clock back by an hour
 
 SIGTERM ends it cleanly.
 """
@@ -29,24 +29,24 @@ from leasehold.core.units import HOUR, SECOND, Instant
 from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins, Tenure
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.keeper import Keeper
-from leasehold.shell.ledger import SHARD, sealed_epoch
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.leadership.keeper import Keeper
+from leasehold.shell.leadership.standby import Standby
+from leasehold.shell.leadership.tenure import StoreTenures
+from leasehold.shell.ledger.commit import SHARD, sealed_epoch
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.shell.plane import Plane
-from leasehold.shell.standby import Standby
-from leasehold.shell.tenure import StoreTenures
-from leasehold.shell.terms import Terms
-from leasehold.sim.storm.points import PointedStore
+from leasehold.sim.faults.points import PointedStore
 
-# Shorter than usual, so that a take-over takes no half a minute; and long enough for a machine that
-# has much else to do.
+# Shorter than usual, so that a take-over takes less than half a minute, but long enough for a busy
+# machine.
 MARGINS = Margins(
     take=8 * SECOND, hold=5 * SECOND, soft_stop=4 * SECOND, renew=SECOND, timeout=2 * SECOND
 )
 
 
 class SettableClock(AsyncioClock):
-    """The machine's, whose wall somebody sets."""
+    """The machine's clock, with a wall clock that a signal sets back."""
 
     shift = 0
 
@@ -54,40 +54,40 @@ class SettableClock(AsyncioClock):
         return super().now() + self.shift
 
 
-class ToldPlane(Plane):
-    """The plane, which writes down what happens to it."""
+class LoggedPlane(Plane):
+    """A plane that logs its events."""
 
-    def told_to(self, log: Path) -> None:
+    def log_to(self, log: Path) -> None:
         self._file = log.open("a", encoding="utf-8", buffering=1)
 
-    def tell(self, words: str) -> None:
+    def write_line(self, words: str) -> None:
         self._file.write(f"{AsyncioClock().monotonic()} {words}\n")
 
     def gained(self, tenure: Tenure) -> None:
-        self.tell(f"gained {tenure.epoch}")
+        self.write_line(f"gained {tenure.epoch}")
         super().gained(tenure)
 
     def unsure(self) -> None:
-        self.tell("unsure")
+        self.write_line("unsure")
         super().unsure()
 
     def lost(self, why: str) -> None:
         super().lost(why)
-        self.tell(f"lost {why}")
+        self.write_line(f"lost {why}")
 
     def committed(self, world: World, at: Instant) -> None:
         super().committed(world, at)
-        self.tell(f"committed {world.head.seq} {world.head.epoch}")
+        self.write_line(f"committed {world.head.seq} {world.head.epoch}")
 
     def alerted(self, at: Instant, words: str) -> None:
         super().alerted(at, words)
-        self.tell(f"alert {words}")
+        self.write_line(f"alert {words}")
 
 
 class StopsOnce:
-    """Awaited at every point of its store; at the one that is meant it stands still."""
+    """Awaited at every point of the store; stops the process once, at the given point."""
 
-    def __init__(self, point: str, plane: list[ToldPlane]) -> None:
+    def __init__(self, point: str, plane: list[LoggedPlane]) -> None:
         self._point = point
         self._plane = plane
 
@@ -95,9 +95,9 @@ class StopsOnce:
         if point != self._point or self._plane[0].world is None:
             return
         self._point = ""
-        self._plane[0].tell(f"stopped {point}")
+        self._plane[0].write_line(f"stopped {point}")
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._plane[0].tell("goes on")
+        self._plane[0].write_line("goes on")
 
 
 def main() -> int:
@@ -115,14 +115,14 @@ def main() -> int:
 async def _live(tasks: AsyncioTasks, folder: DataFolder, name: str, stop_at: str) -> None:
     clock = SettableClock()
     shared = SharedStore(folder.store, tasks, clock)
-    planes: list[ToldPlane] = []
+    planes: list[LoggedPlane] = []
     store: Store = PointedStore(shared, StopsOnce(stop_at, planes)) if stop_at else shared
-    terms = Terms(
+    terms = PlaneSettings(
         policy=Policy(), lottery_key=folder.key(), is_shared=True, is_strict=True, gather=10
     )
     standby = Standby(store, clock, tasks)
-    plane = ToldPlane(store, clock, tasks, terms, archive=folder.archive, standby=standby)
-    plane.told_to(folder.root / f"{name}.log")
+    plane = LoggedPlane(store, clock, tasks, terms, archive=folder.archive, standby=standby)
+    plane.log_to(folder.root / f"{name}.log")
     planes.append(plane)
     keeper = Keeper(
         StoreTenures(store, clock, tasks, margins=MARGINS),
@@ -140,16 +140,16 @@ async def _live(tasks: AsyncioTasks, folder: DataFolder, name: str, stop_at: str
 
     def set_back() -> None:
         clock.shift -= HOUR
-        plane.tell("clock set back")
+        plane.write_line("clock set back")
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, keeper.stop)
     loop.add_signal_handler(signal.SIGUSR1, set_back)
-    plane.tell("started")
+    plane.write_line("started")
     try:
         await keeper.run()
     finally:
-        plane.tell("ended")
+        plane.write_line("ended")
         shared.close()
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import NOW, a_lease, a_node, a_run, a_world
 
-from leasehold.core.decisions.bind import bind, deal_slots
 from leasehold.core.facts import Opened, Relation, Role
+from leasehold.core.placement.bind import bind, deal_slots
 from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Segment
 from leasehold.core.world.world import World
 

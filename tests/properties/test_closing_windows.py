@@ -15,11 +15,12 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.forecast import forecast
-from leasehold.core.decisions.outlook import Outlook
+from leasehold.core.admission.admit import admit
+from leasehold.core.admission.forecast import forecast
+from leasehold.core.calendar.entries import Calendar
+from leasehold.core.calendar.outlook import Outlook
 from leasehold.core.facts import Funding, Lending, Run, Selector
+from leasehold.core.requests import StartRequest
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.accounts import Claim
@@ -57,7 +58,7 @@ def a_run_of(owner: str, gpus: int, span: int | None) -> Run:
     return replace(run, spec=replace(run.spec, funding=funding))
 
 
-def by_asking_at_every_end(world: World, wish: Wish, calendar: Calendar) -> int | None:
+def by_asking_at_every_end(world: World, wish: StartRequest, calendar: Calendar) -> int | None:
     ends = {term.frees_at for term in world.terms.values()}
     ends.update(claim.end for claims in calendar.claims.values() for claim in claims)
     for at in sorted(end for end in ends if NOW < end < NOW + 100 * HOUR):

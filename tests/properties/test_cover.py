@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import FLAVOR, NOW, a_budget, a_lease, a_run, a_world
 
-from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.facts import Aggregate, Envelope, Funding, Lending, Relation, Sharing
+from leasehold.core.funding.cover import cover
+from leasehold.core.requests import FundingRequest
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.world import World
@@ -49,7 +50,7 @@ fundings = st.builds(
     sponsors=st.lists(st.sampled_from(OWNERS), min_size=1, max_size=3, unique=True).map(tuple),
 )
 asks = st.builds(
-    Ask,
+    FundingRequest,
     owner=st.sampled_from((*OWNERS, "o:c", "q")),
     flavor=st.just(FLAVOR),
     region=st.sampled_from("rs"),
@@ -120,7 +121,7 @@ class Model:
             world.fold_open(lease)
         return world
 
-    def walk(self, ask: Ask) -> Iterator[tuple[Envelope, Relation]]:
+    def walk(self, ask: FundingRequest) -> Iterator[tuple[Envelope, Relation]]:
         """The published order, each envelope where it is first met."""
         met: set[str] = set()
         for relation, owners in self._steps(ask):
@@ -136,7 +137,7 @@ class Model:
                     met.add(each.key)
                     yield each, relation
 
-    def _steps(self, ask: Ask) -> Iterator[tuple[Relation, set[str]]]:
+    def _steps(self, ask: FundingRequest) -> Iterator[tuple[Relation, set[str]]]:
         yield Relation.OWNED, {ask.owner}
         for level in [_siblings(ask.owner), *({each} for each in _above(ask.owner))]:
             yield Relation.SHARED, level
@@ -149,7 +150,7 @@ class Model:
                     yield Relation.BORROWED, {*_above(sponsor)[height : height + 1]} - {ask.owner}
             yield Relation.BORROWED, {*OWNERS}
 
-    def in_order(self, ask: Ask) -> list[tuple[Envelope, Relation]]:
+    def in_order(self, ask: FundingRequest) -> list[tuple[Envelope, Relation]]:
         """Kin that pay elsewhere come after kin that pay here, and before lenders."""
         walked = list(self.walk(ask))
         return sorted(
@@ -159,7 +160,9 @@ class Model:
             ),
         )
 
-    def most(self, ask: Ask, envelope: Envelope, relation: Relation, taken: dict[str, int]) -> int:
+    def most(
+        self, ask: FundingRequest, envelope: Envelope, relation: Relation, taken: dict[str, int]
+    ) -> int:
         """The least of everything that caps it."""
         if envelope.region not in (None, ask.region) or not envelope.start <= NOW < envelope.end:
             return 0
@@ -200,7 +203,7 @@ class Model:
                 total += gpus * (HOUR + max(0, min(end, envelope.end) - NOW))
         return total
 
-    def pay(self, ask: Ask) -> tuple[list[tuple[str, int, Relation]], int]:
+    def pay(self, ask: FundingRequest) -> tuple[list[tuple[str, int, Relation]], int]:
         """Who pays how much in what order, and how much nobody pays for."""
         left, taken, paid = ask.gpus, dict[str, int](), []
         limit = ask.funding.max_borrow_gpus
@@ -244,7 +247,7 @@ def _admits(envelope: Envelope, owner: str) -> bool:
 )
 @settings(max_examples=400)
 def test_cover_pays_as_the_lists_say(
-    rows: Rows, leases: LeaseRows, caps: list[int], ask: Ask
+    rows: Rows, leases: LeaseRows, caps: list[int], ask: FundingRequest
 ) -> None:
     model = Model(rows, leases, caps)
     answer = cover(model.world(), ask, now=NOW)
@@ -271,7 +274,7 @@ def test_cover_pays_as_the_lists_say(
 )
 @settings(max_examples=200)
 def test_whoever_pays_stays_within_every_cap(
-    rows: Rows, leases: LeaseRows, caps: list[int], ask: Ask
+    rows: Rows, leases: LeaseRows, caps: list[int], ask: FundingRequest
 ) -> None:
     """Not by comparing with another walk, but by looking at the world with the payment made."""
     model = Model(rows, leases, caps)

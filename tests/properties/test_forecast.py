@@ -17,11 +17,12 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.calendar import Calendar, Entry
-from leasehold.core.decisions.forecast import forecast
-from leasehold.core.decisions.outlook import Outlook
-from leasehold.core.facts import Budget, Closed, Ending, Why
+from leasehold.core.admission.admit import admit
+from leasehold.core.admission.forecast import forecast
+from leasehold.core.calendar.entries import Calendar, Entry
+from leasehold.core.calendar.outlook import Outlook
+from leasehold.core.facts import Budget, Closed, ClosureReason, Ending
+from leasehold.core.requests import StartRequest
 from leasehold.core.units import FOREVER, HOUR
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.world import World
@@ -73,7 +74,10 @@ def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
             world.fold_open(lease)
             if marked and hours is not None:
                 ending = Ending(
-                    why=Why(reason=Closed.SHRINK), deadline=NOW + hours * HOUR, batch=2, at=NOW
+                    why=ClosureReason(reason=Closed.SHRINK),
+                    deadline=NOW + hours * HOUR,
+                    batch=2,
+                    at=NOW,
                 )
                 world.fold_ending(lease.name, ending)
     return world
@@ -103,7 +107,7 @@ def a_calendar(entries: Entries, nodes: int) -> Calendar:
 
 
 def by_asking_every_hour(
-    rows: Rows, cap: tuple[int, int], calendar: Calendar, wish: Wish
+    rows: Rows, cap: tuple[int, int], calendar: Calendar, wish: StartRequest
 ) -> int | None:
     """All ends and openings are at whole hours, and nothing happens after the tenth."""
     for hour in range(1, 11):

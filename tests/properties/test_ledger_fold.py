@@ -7,7 +7,16 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 
 from leasehold.control.audit import audit
 from leasehold.control.views.numbers import spent_by
-from leasehold.core.facts import Cause, Closed, Closure, Ending, Lease, Relation, Role, Why
+from leasehold.core.facts import (
+    Cause,
+    Closed,
+    Closure,
+    ClosureReason,
+    Ending,
+    Lease,
+    Relation,
+    Role,
+)
 from leasehold.core.units import HOUR
 from leasehold.core.world.invariants import check_all
 
@@ -72,7 +81,7 @@ class LedgerAgainstAList(RuleBasedStateMachine):
         names = sorted(set(self.still_open()) - set(self.marked))
         name = names[pick % len(names)]
         self.batch += 1
-        why, deadline = Why(reason=reason), self.now + grace
+        why, deadline = ClosureReason(reason=reason), self.now + grace
         ending = Ending(why=why, deadline=deadline, batch=self.batch, at=self.now)
         self.world.fold_ending(name, ending)
         self.marked[name] = reason
@@ -88,7 +97,7 @@ class LedgerAgainstAList(RuleBasedStateMachine):
         said = self.marked.get(name, reason)
         self.batch += 1
         cause = Cause.EXIT if said == Closed.FAIL else None
-        done = Closure(why=Why(reason=said), at=end, cause=cause, batch=self.batch)
+        done = Closure(why=ClosureReason(reason=said), at=end, cause=cause, batch=self.batch)
         self.world.fold_close(name, done)
         self.rows[name][1] = end
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core.facts import Lease, Opened, Relation, Role
-from leasehold.core.world.accounts import Accounts, Claim, Term
+from leasehold.core.world.accounts import Accounts, Claim, KnownEnd
 from leasehold.core.world.levels import Drop, fewest, fewest_from_each
 from leasehold.core.world.what_if import WhatIf
 
@@ -62,7 +62,7 @@ def test_the_most_that_an_envelope_pays_for(
     """Leases count until they are known to end, overdue ones always; plans while they last."""
     accounts = Accounts(WhatIf())
     for index, (frees_at, is_lent) in enumerate(terms):
-        accounts.add(lease(index, is_lent=is_lent), Term(frees_at=frees_at))
+        accounts.add(lease(index, is_lent=is_lent), KnownEnd(frees_at=frees_at))
     for start, lasts, is_lent in claims:
         accounts.claim(
             Claim(uid="x", payer="t/t/e", start=start, end=start + lasts, gpus=2,

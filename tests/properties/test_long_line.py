@@ -10,15 +10,15 @@ from leasehold.control.turn import Turn
 from leasehold.core.facts import Cause, Closure, Run, parse_why
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.core.world.alike import Alike, Likeness
+from leasehold.core.world.alike import EqualRuns, EqualRunsIndex
 from leasehold.core.world.world import World
 
 
-class Unlike(Alike):
+class Unlike(EqualRunsIndex):
     """Nobody is like anybody."""
 
-    def likeness(self, run: Run) -> Likeness:  # noqa: ARG002 - as `Alike` has it
-        return Likeness()
+    def likeness(self, run: Run) -> EqualRuns:  # noqa: ARG002 - as `EqualRunsIndex` has it
+        return EqualRuns()
 
 
 EVENTS = st.sampled_from(["Completed", "NodeFailure", "Fail", ""])

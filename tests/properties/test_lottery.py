@@ -12,11 +12,11 @@ from tests.properties.test_resolve import Rows, a_full_world, fleets, run_rows
 from tests.properties.worlds import NOW, a_run, a_site, a_wish
 from tests.unit.test_lottery import draw_order
 
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.cuts import CutKind
-from leasehold.core.decisions.odds import preview
-from leasehold.core.decisions.resolve import Resolved, resolve
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.ledger import lottery
+from leasehold.core.preemption.odds import preview
+from leasehold.core.preemption.resolve import Resolved, resolve
+from leasehold.core.preemption.victims import CutKind
 from leasehold.core.resolutions import Bundle
 
 SEEDS = 150

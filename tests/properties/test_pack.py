@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.properties.worlds import FLAVOR, a_node, a_world, occupy
 
-from leasehold.core.decisions.pack import Want, fits, pack, pack_in_one_domain
+from leasehold.core.placement.pack import fits, pack, pack_in_one_domain
+from leasehold.core.requests import PlacementRequest
 from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
 from leasehold.core.world.world import World
 
@@ -23,7 +24,7 @@ node_rows = st.lists(
     max_size=7,
 )
 wants = st.builds(
-    Want,
+    PlacementRequest,
     flavor=st.just(FLAVOR),
     groups=st.integers(1, 3).map(lambda count: tuple(range(count))),
     pods=st.integers(1, 3),
@@ -51,7 +52,7 @@ class Model:
             if self.domain[name] == domain
         )
 
-    def tightest(self, want: Want, groups: int) -> str | None:
+    def tightest(self, want: PlacementRequest, groups: int) -> str | None:
         """The domain that can hold so many groups and will have the least left over."""
         needed = groups * (want.pods + want.spares)
         good = [
@@ -61,7 +62,7 @@ class Model:
         ]
         return min(good)[1] if good else None
 
-    def put(self, want: Want, groups: tuple[int, ...], domain: str) -> list[PodPlace]:
+    def put(self, want: PlacementRequest, groups: tuple[int, ...], domain: str) -> list[PodPlace]:
         """In use before empty, least free first, by name; spares beside others if possible."""
         placed = []
         for group in groups:
@@ -94,7 +95,7 @@ class Model:
                 )
         return placed
 
-    def pack(self, want: Want) -> list[PodPlace] | None:
+    def pack(self, want: PlacementRequest) -> list[PodPlace] | None:
         whole = self.tightest(want, len(want.groups))
         if whole is not None:
             return self.put(want, want.groups, whole)
@@ -121,7 +122,7 @@ def a_fleet(rows: Rows) -> World:
 
 @given(rows=node_rows, want=wants)
 @settings(max_examples=400)
-def test_pack_places_as_brute_force_does(rows: Rows, want: Want) -> None:
+def test_pack_places_as_brute_force_does(rows: Rows, want: PlacementRequest) -> None:
     world = a_fleet(rows)
     expected = Model(rows).pack(want)
     answer = pack(world, want, PLACES)
@@ -136,7 +137,7 @@ def test_pack_places_as_brute_force_does(rows: Rows, want: Want) -> None:
 @given(rows=node_rows, want=wants)
 @settings(max_examples=200)
 def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
-    rows: Rows, want: Want
+    rows: Rows, want: PlacementRequest
 ) -> None:
     world = a_fleet(rows)
     free = {name: state.free for name, state in world.fleet.nodes.items()}
@@ -179,7 +180,7 @@ def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
 @given(rows=node_rows, want=wants, own=st.sampled_from(("r/c/a", "r/c/b", "r/d/a")))
 @settings(max_examples=200)
 def test_growth_goes_where_the_run_is_before_it_goes_elsewhere(
-    rows: Rows, want: Want, own: str
+    rows: Rows, want: PlacementRequest, own: str
 ) -> None:
     """All of it in the run's own domain; else group by group, own domain first."""
     answer = pack(a_fleet(rows), replace(want, own_domains=(own,)), PLACES)
@@ -202,7 +203,9 @@ def test_growth_goes_where_the_run_is_before_it_goes_elsewhere(
 
 
 @given(rows=node_rows, want=wants, fabric=st.sampled_from("ab"))
-def test_a_selector_and_a_resolution_narrow_the_choice(rows: Rows, want: Want, fabric: str) -> None:
+def test_a_selector_and_a_resolution_narrow_the_choice(
+    rows: Rows, want: PlacementRequest, fabric: str
+) -> None:
     """Asking for one domain is packing a fleet that has no other."""
     inside = [f"n{i}" for i, row in enumerate(rows) if row[0] == fabric and row[1] == "c"]
     model = Model(rows)

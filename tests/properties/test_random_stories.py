@@ -1,6 +1,6 @@
 """Random stories: nothing breaks while they are told, and in the end nobody is left behind.
 
-RANDOM_STORY=17 plays that seed alone; `python -m leasehold.sim.storm.stories 17` prints it.
+RANDOM_STORY=17 plays that seed alone; `python -m leasehold.sim.faults.stories 17` prints it.
 """
 
 import os
@@ -15,27 +15,32 @@ from tests.seeds import Budget
 from leasehold.control.reservations import present
 from leasehold.control.running.life import Standing, is_over, units_of
 from leasehold.control.scheduling.holds import ends_at, hold_of
-from leasehold.control.scheduling.wishes import (
+from leasehold.control.scheduling.requests import (
     groups_short_of_minimum,
     waiting_groups,
     wish_for,
 )
-from leasehold.core.decisions.admit import admit, owner_allowed
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.drain import Way, how_to_leave, places_to_leave, spares_to_drop
-from leasehold.core.decisions.order import in_order
+from leasehold.core.admission.admit import admit, owner_allowed
+from leasehold.core.admission.order import in_order
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import Lease, Role, Run
+from leasehold.core.placement.drain import (
+    DrainAction,
+    how_to_leave,
+    places_to_leave,
+    spares_to_drop,
+)
 from leasehold.core.reservations import Confidence, State
 from leasehold.core.units import HOUR, MINUTE, Instant
 from leasehold.core.verdicts import Admitted
 from leasehold.core.world.width import starting_gpus
 from leasehold.core.world.world import World
-from leasehold.sim.scenario.act import Actor
+from leasehold.sim.faults.stories import story_of
+from leasehold.sim.scenario.act import StoryUsers
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.runner import BAD_FILE, run_scenario
 from leasehold.sim.scenario.stage import Stage
 from leasehold.sim.scenario.story import RestartController
-from leasehold.sim.storm.stories import story_of
 
 SEEDS = [int(os.environ["RANDOM_STORY"])] if "RANDOM_STORY" in os.environ else range(40)
 SHARES = 4
@@ -103,7 +108,7 @@ def _played(seed: int) -> Stage:
     """The stage when the last step has been taken, whatever the server said to it."""
     story = parse_story(story_of(seed), f"seed {seed}")
     stage = Stage(story, seed=None, rates={}, observe=lambda *_: None)
-    actor = Actor(
+    actor = StoryUsers(
         stage.store,
         stage.fleet,
         admission=stage.admission,
@@ -152,7 +157,7 @@ def _could_have_left(world: World, name: str) -> Iterator[str]:
             spares = [spare.node for each in leaving.takeovers for spare in each.spares]
             waits = any(world.leases[each].role is Role.BORROWED and each in world.ending
                         for spare in spares for each in world.open_by_node[spare])  # fmt: skip
-            if leaving.way is not Way.WAIT and not waits:
+            if leaving.way is not DrainAction.WAIT and not waits:
                 yield f"{run.key} could leave {node} ({leaving.way}) and is still there"
         for spare in spares_to_drop(world, uid):
             yield f"spare {spare.name} holds GPUs of {name}, which is drained"

@@ -8,11 +8,11 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
 
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.cuts import Cut, CutKind
-from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
-from leasehold.core.decisions.site import Site, choose_site
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import Gang, Lease, Role, Run
+from leasehold.core.preemption.resolve import PlannedSite, Resolved, resolve
+from leasehold.core.preemption.site import Site, choose_site
+from leasehold.core.preemption.victims import Cut, CutKind
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.world import World

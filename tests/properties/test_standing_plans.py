@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, an_envelope
 
 from leasehold.control.decide import decide
-from leasehold.core.facts import Closed, Closure, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.world import World
@@ -68,7 +68,7 @@ def play(world: World, kinds: list[Kind], events: list[object], *, is_strict: bo
                 if running:
                     name = running[which % len(running)]
                     why = world.leases[name].ending
-                    reason = why.why if why is not None else Why(reason=Closed.COMPLETED)
+                    reason = why.why if why is not None else ClosureReason(reason=Closed.COMPLETED)
                     world.fold_close(name, Closure(why=reason, at=now, batch=world.head.seq))
             case ("comes", (str(), int(), int(), _) as kind):
                 submit(world, kind, number, now)

@@ -13,6 +13,7 @@ from leasehold.core.facts import (
     Aggregate,
     Closed,
     Closure,
+    ClosureReason,
     Ending,
     Gang,
     Node,
@@ -22,7 +23,6 @@ from leasehold.core.facts import (
     Role,
     Taint,
     Toleration,
-    Why,
 )
 from leasehold.core.units import HOUR
 from leasehold.core.world.accounts import Claim
@@ -121,7 +121,10 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
         names = self.names(marked=False)
         self.batch += 1
         ending = Ending(
-            why=Why(reason=Closed.SHRINK), deadline=self.now + HOUR, batch=self.batch, at=self.now
+            why=ClosureReason(reason=Closed.SHRINK),
+            deadline=self.now + HOUR,
+            batch=self.batch,
+            at=self.now,
         )
         self.world.fold_ending(names[pick % len(names)], ending)
 
@@ -131,7 +134,7 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
         names = self.names(marked=True)
         lease = self.world.leases[names[pick % len(names)]]
         self.batch += 1
-        why = lease.ending.why if lease.ending else Why(reason=Closed.COMPLETED)
+        why = lease.ending.why if lease.ending else ClosureReason(reason=Closed.COMPLETED)
         self.world.fold_close(lease.name, Closure(why=why, at=self.now, batch=self.batch))
 
     @rule(pick=st.integers(0, 99), phase=phases, i=st.integers(0, 3), foreign=st.booleans())

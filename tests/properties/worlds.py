@@ -8,11 +8,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from leasehold.core.decisions.admit import Wish
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.pack import wanted
-from leasehold.core.decisions.resolve import PlannedSite
-from leasehold.core.decisions.site import choose_site
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import (
     Aggregate,
     Budget,
@@ -30,7 +26,11 @@ from leasehold.core.facts import (
     Selector,
 )
 from leasehold.core.objects.lease import lease_name, pod_name
+from leasehold.core.placement.pack import wanted
 from leasehold.core.policy import Policy
+from leasehold.core.preemption.resolve import PlannedSite
+from leasehold.core.preemption.site import choose_site
+from leasehold.core.requests import StartRequest
 from leasehold.core.units import HOUR, Millis
 from leasehold.core.world.world import World
 
@@ -175,13 +175,13 @@ def occupy(world: World, name: str, gpus: int) -> None:
     world.fleet.load(name, gpus=gpus, cpu_milli=0, memory_bytes=0, pods=1)
 
 
-def a_wish(world: World, run: Run) -> Wish:
+def a_wish(world: World, run: Run) -> StartRequest:
     """All groups of a run that has none yet."""
     groups = tuple(range(run.spec.total_gpus // run.spec.group_gpus))
-    return Wish(run=run, want=wanted(world, run, groups), span=run.spec.max_duration)
+    return StartRequest(run=run, want=wanted(world, run, groups), span=run.spec.max_duration)
 
 
-def a_site(world: World, wish: Wish, *, at: int = NOW) -> PlannedSite | None:
+def a_site(world: World, wish: StartRequest, *, at: int = NOW) -> PlannedSite | None:
     """The site for a start by cuts, as its reservation would have it."""
     site = choose_site(world, wish, Calendar(), at=at, now=NOW)
     return None if site is None else PlannedSite(domains=site.domains, money=site.money)

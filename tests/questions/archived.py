@@ -1,4 +1,4 @@
-"""A World whose closed leases have gone into an archive, and that archive."""
+"""A World whose closed leases have been moved to an archive, and that archive."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import GpuMs, Millis
 from leasehold.core.world.world import World
-from leasehold.shell.query import Questions
+from leasehold.shell.queries.query import Questions
 
 
 class Shelf:
@@ -35,7 +35,7 @@ class Shelf:
 
 
 def _books(world: World, closed: Iterable[Lease]) -> dict[Uid, CarriedBook]:
-    """What the closed leases of runs that stay cost."""
+    """Return the books of the remaining runs: what their closed leases cost."""
     sums: dict[Uid, dict[tuple[EnvelopeKey, Relation], GpuMs]] = {}
     for lease in closed:
         if _stays(world, lease.uid):
@@ -53,7 +53,7 @@ def _stays(world: World, uid: Uid) -> bool:
 
 
 def compacted(played: Played, *, hide_tenants: bool = False) -> Questions:
-    """The same ledger with every closed lease, Resolution and finished Run out of the World."""
+    """Return questions on the same ledger, with all closed leases and Resolutions archived."""
     old = played.world
     new = World(old.policy)
     new.head = old.head

@@ -1,4 +1,4 @@
-"""Everything a World holds, as plain values that can be compared."""
+"""The whole content of a World, as plain values that can be compared."""
 
 from enum import Enum
 
@@ -8,12 +8,12 @@ from leasehold.core.world.steps import Steps
 from leasehold.core.world.world import World
 
 _REMEMBERED = ("_tree", "in_place")
-_KEPT = "_kept"  # what the queue keeps from walk to walk
+_KEPT = "_kept"  # what the queue remembers from walk to walk
 
 
 def photograph(world: World) -> object:
-    """Without what is only remembered so as not to be computed again, by any question."""
-    world.fleet.by_free("", "", "")  # domains by free GPUs are put in order when asked for
+    """Return the content of a World as plain values, without caches that any question may fill."""
+    world.fleet.by_free("", "", "")  # sorts domains, as a question may
     fields = {name: each for name, each in vars(world).items() if name not in _REMEMBERED}
     return _plain(fields, set())
 
@@ -34,7 +34,7 @@ def _plain(value: object, above: set[int]) -> object:
         return sorted(map(repr, value))
     if isinstance(value, msgspec.Struct):
         return repr(value)
-    if isinstance(value, Steps):  # its counts are forgotten when the next turn begins
+    if isinstance(value, Steps):  # the counts are reset when the next turn begins
         return (value.most, sorted(value.over))
     fields = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:

@@ -1,6 +1,6 @@
-"""A scenario played on the control loop we ship, and its World asked questions.
+"""A scenario played on the product's control loop, with questions asked about its World.
 
-Stops at an instant of the story, so that a question can be asked in the middle of it.
+The scenario can stop at an instant, so that a question can be asked in the middle of it.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.units import Instant, Millis, parse_span
 from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases
-from leasehold.shell.query import Questions
-from leasehold.sim.scenario.act import Actor
+from leasehold.shell.queries.query import Questions
+from leasehold.sim.scenario.act import StoryUsers
 from leasehold.sim.scenario.parse import load_story
 from leasehold.sim.scenario.stage import Stage
 from leasehold.sim.scenario.story import Expect, RestartController
@@ -24,13 +24,13 @@ ADMIN = Caller(user="admin", role=CallerRole.ADMIN)
 
 
 class Played:
-    """A story up to an instant; `ask` is what the query API would answer then."""
+    """A story played up to an instant; `ask` returns what the query API would answer then."""
 
     def __init__(self, file: Path, until: str | None = None) -> None:
         story = load_story(file)
         self.start = story.start
         self.stage = Stage(story, seed=7, rates={}, observe=lambda _at, _text: None)
-        self._actor = Actor(
+        self._actor = StoryUsers(
             self.stage.store,
             self.stage.fleet,
             admission=self.stage.admission,

@@ -1,4 +1,4 @@
-"""A question that fails in the middle leaves the World as it was."""
+"""A question that fails in the middle leaves the World unchanged."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -8,10 +8,11 @@ from tests.questions.photograph import photograph
 from tests.questions.played import SCENARIOS, Played
 from tests.questions.test_plan import candidates
 
-from leasehold.core.decisions import cover, pack
+from leasehold.core.funding import cover
+from leasehold.core.placement import pack
 from leasehold.core.world.steps import Steps
 
-# Before a start by cuts, and while victims end; others wait behind.
+# Before a start by preemption, and while victims end; other runs wait behind.
 STORIES = [
     ("A5-a-checkpoint-keeps-the-place-in-the-queue", None),
     ("A4-a-hold-is-kept-from-runs-ahead", "1h14m52s"),
@@ -19,11 +20,11 @@ STORIES = [
 
 
 class PlantedError(Exception):
-    """Nobody thought of this."""
+    """A failure that no product code expects."""
 
 
 def fatal(what: Callable[..., object], nth: int) -> Callable[..., object]:
-    """The same, that raises when it is called for the n-th time."""
+    """Return `what` as a function that raises at its n-th call."""
     calls = 0
 
     def calling(*args: object, **kwargs: object) -> object:
@@ -36,8 +37,8 @@ def fatal(what: Callable[..., object], nth: int) -> Callable[..., object]:
     return calling
 
 
-def sooner_and_later() -> Iterator[int]:
-    """1, 2, 3, 5, 8 …: a question takes thousands of steps."""
+def increasing_steps() -> Iterator[int]:
+    """Yield 1, 2, 3, 5, 8 …: a question takes thousands of steps."""
     before, now = 1, 1
     while True:
         before, now = now, before + now
@@ -48,7 +49,7 @@ PLANTS = [(cover, "_step"), (pack, "_first_fit"), (Steps, "take")]
 
 
 @pytest.mark.parametrize(("where", "name"), PLANTS, ids=[name for _, name in PLANTS])
-def test_a_plan_that_fails_leaves_the_world_as_it_was(
+def test_plan_that_fails_leaves_the_world_unchanged(
     where: object, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = 0
@@ -56,7 +57,7 @@ def test_a_plan_that_fails_leaves_the_world_as_it_was(
         played = Played(SCENARIOS / f"{story}.yaml", until)
         before = photograph(played.world)
         for body in candidates(played):
-            for nth in sooner_and_later():
+            for nth in increasing_steps():
                 with monkeypatch.context() as patched:
                     patched.setattr(where, name, fatal(getattr(where, name), nth))
                     try:
@@ -69,6 +70,6 @@ def test_a_plan_that_fails_leaves_the_world_as_it_was(
     assert failed > 3
 
 
-def test_numbers_grow() -> None:
-    found = sooner_and_later()
+def test_steps_at_which_plans_fail_increase() -> None:
+    found = increasing_steps()
     assert all(one < other for one, other in pairwise(next(found) for _ in range(9)))

@@ -1,4 +1,4 @@
-"""What an envelope had spent at any instant: as its leases say, counted another way."""
+"""What an envelope had spent at any instant, compared with a second count from its leases."""
 
 import asyncio
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def spent_at(leases: Iterable[Lease], at: Instant, opens: Instant) -> int:
 
 
 @pytest.mark.parametrize("file", [STORY], ids=["story"])
-def test_every_point_is_what_leases_say(file: Path) -> None:
+def test_every_point_of_a_burn_down_equals_the_sum_of_leases(file: Path) -> None:
     played = Played(file)
     (row,) = burn(played.world, played.now).items
     assert row.envelope == VISION
@@ -45,7 +45,7 @@ def test_every_point_is_what_leases_say(file: Path) -> None:
 
 
 @pytest.mark.parametrize("is_always_open", [False, True], ids=["window", "always"])
-def test_what_is_archived_keeps_its_course(is_always_open: bool) -> None:
+def test_compaction_does_not_change_a_burn_down(is_always_open: bool) -> None:
     played = Played(STORY)
     world = played.world
     limit_speech(world, opens=0 if is_always_open else played.start, until=played.now + HOUR)
@@ -69,13 +69,13 @@ def limit_speech(world: World, *, opens: Instant, until: Instant) -> None:
     world.put_budget(replace(budget, envelopes=limited))
 
 
-def test_an_envelope_without_a_limit_has_no_course() -> None:
+def test_envelope_without_a_limit_has_no_burn_down() -> None:
     played = Played(STORY)
     assert [each.envelope for each in burn(played.world, played.now).items] == [VISION]
     assert burn(played.world, played.now, owner="org:ai:text").items == []
 
 
-def test_it_is_told_again_for_a_while() -> None:
+def test_burn_down_answer_is_reused_for_a_while() -> None:
     played = Played(STORY)
     questions = played.questions()
 

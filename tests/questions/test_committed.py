@@ -1,4 +1,4 @@
-"""Whoever asks at any moment, under faults, is told nothing that is not in the ledger."""
+"""An answer at any moment, under faults, contains nothing that is not in the ledger."""
 
 from pathlib import Path
 from random import Random
@@ -11,8 +11,8 @@ from leasehold.core.ledger.batch import batch_from_wire
 from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE
-from leasehold.shell.query import BadQuestion, Questions
-from leasehold.sim.scenario.act import Actor
+from leasehold.shell.queries.query import BadQuestion, Questions
+from leasehold.sim.scenario.act import StoryUsers
 from leasehold.sim.scenario.ledger import lines_after
 from leasehold.sim.scenario.parse import load_story
 from leasehold.sim.scenario.stage import Stage
@@ -33,7 +33,7 @@ SLOW = {"slow": 0.9, "lose-answer": 0.1, "refuse": 0.1, "kill-before": 0.01, "ki
 
 
 class Asker:
-    """Asks for all leases, ever again, and compares with the ledger as it is when it is told."""
+    """Asks for all leases again and again, and compares each answer with the ledger."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self._stage = stage
@@ -78,13 +78,13 @@ class Asker:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_answer_tells_what_is_not_committed(seed: int, tmp_path: Path) -> None:
+def test_answers_under_faults_contain_only_committed_leases(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "story.yaml"
     file.write_text(STORY)
     story = load_story(file)
     stage = Stage(story, seed=seed, rates=SLOW, observe=lambda _at, _text: None)
     asker = Asker(stage, seed)
-    actor = Actor(
+    actor = StoryUsers(
         stage.store,
         stage.fleet,
         admission=stage.admission,

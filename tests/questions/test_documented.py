@@ -1,4 +1,4 @@
-"""Every field of every answer is in the list that says that it is stable."""
+"""Every field of every answer is in the documented list of stable fields."""
 
 import pytest
 from tests.questions.played import SCENARIOS, Played
@@ -6,7 +6,7 @@ from tests.questions.test_rights import RUN
 from tests.questions.test_the_past import STORY
 
 from leasehold.control import questions
-from leasehold.shell.query import QUESTIONS
+from leasehold.shell.queries.query import QUESTIONS
 
 RUN_PARAMS = {"namespace": "vision", "run": "train"}
 ASKED: dict[str, list[dict[str, str]]] = {
@@ -27,7 +27,7 @@ ASKED: dict[str, list[dict[str, str]]] = {
 
 
 def documented() -> dict[str, set[str]]:
-    """Words by question: a line that begins at the fourth column begins one."""
+    """Return the words about each question; a line indented by four spaces begins a question."""
     assert questions.__doc__ is not None
     found: dict[str, set[str]] = {}
     name = ""
@@ -50,9 +50,9 @@ def keys(value: object) -> set[str]:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_every_field_is_listed(question: str) -> None:
+def test_every_field_of_an_answer_is_documented(question: str) -> None:
     played = Played(STORY)
-    # What explain and plan show as other questions do is described there.
+    # Parts of explain and plan are described with the other questions that show them.
     known = documented()
     listed = known[question] | known["plan"] | known["cover"] | known["reservations"]
     if question not in ("plan", "explain"):
@@ -65,7 +65,7 @@ def test_every_field_is_listed(question: str) -> None:
     assert seen - {"question", "now"} <= listed
 
 
-def test_what_is_ending_too() -> None:
+def test_fields_of_ending_leases_are_documented() -> None:
     played = Played(SCENARIOS / "A4-a-hold-ends-at-the-drain-timeout.yaml", "1h16m")
     assert keys(played.ask("leases")) - {"question", "now"} <= documented()["leases"]
     assert "deadline" in keys(played.ask("leases"))

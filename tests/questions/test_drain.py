@@ -1,4 +1,4 @@
-"""What becomes of the runs on a drained node: what is going to, what is, and what has."""
+"""What happens to the runs on a drained node: what will happen, what happens, and what has."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 from tests.questions.played import SCENARIOS, Played
 
-from leasehold.core.decisions.drain import spares_to_drop
-from leasehold.shell.query import BadQuestion
+from leasehold.core.placement.drain import spares_to_drop
+from leasehold.shell.queries.query import BadQuestion
 from leasehold.sim.machines import NodeIs
 
-# scenario, until, node, and of each run there: way, state, the end of a sentence
+# scenario, until, node, and for each run there: way, state, end of the sentence
 ROWS = [
     (
         "maintenance-the-spare-takes-over",
@@ -119,7 +119,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("story", "until", "node", "told"), ROWS, ids=lambda each: str(each)[:14])
-def test_each_run_is_told(story: str, until: str, node: str, told: list[str]) -> None:
+def test_drain_shows_way_and_state_of_each_run_on_the_node(
+    story: str, until: str, node: str, told: list[str]
+) -> None:
     played = Played(SCENARIOS / f"{story}.yaml", until)
     answer = played.ask("drain", node=node, since="2h")
     rows = msgspec.convert(answer["items"], list[dict[str, object]])
@@ -130,7 +132,7 @@ def test_each_run_is_told(story: str, until: str, node: str, told: list[str]) ->
     assert answer["gpus"] == sum(open_gpus) == sum(int(str(row["gpus"])) for row in rows)
 
 
-def test_without_an_instant_only_what_is_still_there_is_told() -> None:
+def test_drain_without_since_shows_only_runs_still_on_the_node() -> None:
     played = Played(SCENARIOS / "maintenance-spares-and-fillers-on-the-node.yaml", "1h1m")
     answer = played.ask("drain", node="a-01")
     assert (answer["draining"], answer["askedBy"], answer["gpus"]) == (True, "the story", 4)
@@ -139,19 +141,19 @@ def test_without_an_instant_only_what_is_still_there_is_told() -> None:
     ]
 
 
-def test_who_lives_alone_is_named_by_group() -> None:
+def test_drain_names_the_group_of_a_sweep() -> None:
     played = Played(SCENARIOS / "maintenance-one-group-of-a-sweep.yaml", "1h")
     rows = msgspec.convert(played.ask("drain", node="a-01", since="1h")["items"], list[dict])
     assert [row["group"] for row in rows] == [1]
 
 
-def test_a_node_that_is_not_there() -> None:
+def test_drain_of_an_unknown_node_is_not_found() -> None:
     played = Played(SCENARIOS / "maintenance-the-spare-takes-over.yaml", "1m")
     with pytest.raises(BadQuestion, match="'z-00' not found"):
         played.ask("drain", node="z-00")
 
 
-# scenario, until, run, what explain says
+# scenario, until, run, text of explain
 EXPLAINED = [
     (
         "maintenance-the-spare-takes-over",
@@ -207,7 +209,7 @@ EXPLAINED = [
 
 
 @pytest.mark.parametrize(("story", "until", "run", "says"), EXPLAINED)
-def test_explain_names_the_node_and_who_drained_it(
+def test_explain_names_the_drained_node_and_what_happened(
     story: str, until: str, run: str, says: str
 ) -> None:
     played = Played(SCENARIOS / f"{story}.yaml", until)
@@ -253,7 +255,7 @@ steps:
 """
 
 
-def test_while_they_stop_and_while_nobody_is_asked_to(tmp_path: Path) -> None:
+def test_drain_shows_runs_that_stop_and_runs_not_asked_to_leave(tmp_path: Path) -> None:
     file = tmp_path / "story.yaml"
     file.write_text(STOPPING)
     played = Played(file, "3h")
@@ -276,7 +278,7 @@ def test_while_they_stop_and_while_nobody_is_asked_to(tmp_path: Path) -> None:
     assert told(stretch)["r/stretch"] == "shrink going gives up group 1 and goes on"
 
 
-def test_with_the_binder_off_nobody_is_told_to_leave() -> None:
+def test_drained_node_keeps_its_run_while_the_binder_is_off() -> None:
     played = Played(SCENARIOS / "maintenance-a-run-with-a-checkpoint-moves.yaml", "59m")
     world = played.world
     played.stage.fleet.set_node("a-00", NodeIs.DRAINING)

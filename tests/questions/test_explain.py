@@ -1,11 +1,11 @@
-"""Why a run stands where it stands, in words, for every kind of reason there is."""
+"""Explanations of a run's state, for every kind of reason."""
 
 import msgspec
 import pytest
 from tests.questions.played import FIRST_DAY, SCENARIOS, Played
 from tests.questions.test_the_past import STORY, rows
 
-# scenario, until, run, what must be said
+# scenario, until, run, texts that the explanation must contain
 TOLD = [
     (
         "A5-a-checkpoint-keeps-the-place-in-the-queue",
@@ -144,7 +144,9 @@ TOLD = [
 
 
 @pytest.mark.parametrize(("story", "until", "run", "says"), TOLD, ids=lambda each: str(each)[:12])
-def test_it_is_said(story: str, until: str | None, run: str, says: list[str]) -> None:
+def test_explanation_contains_the_reasons_for_a_runs_state(
+    story: str, until: str | None, run: str, says: list[str]
+) -> None:
     played = Played(SCENARIOS / f"{story}.yaml", until)
     keys = sorted(played.world.uid_of) if run == "*" else [run]
     words = ""
@@ -157,7 +159,7 @@ def test_it_is_said(story: str, until: str | None, run: str, says: list[str]) ->
         assert each in words
 
 
-def test_a_swap_and_the_payers_in_their_order() -> None:
+def test_explain_names_the_swap_and_the_payers_in_order() -> None:
     told = Played(STORY).ask("explain", namespace="vision", run="train")
     words = " ".join(msgspec.convert(told["sentences"], list[str]))
     assert "node a-01 was lost; its spare on a-03 took over" in words
@@ -168,7 +170,7 @@ def test_a_swap_and_the_payers_in_their_order() -> None:
     assert [place["node"] for place in rows(told, "places")] == ["a-00", "a-02", "a-03"]
 
 
-def test_who_pays_says_what_the_books_say() -> None:
+def test_who_pays_matches_the_leases() -> None:
     played = Played(FIRST_DAY, "3h")
     for key, uid in played.world.uid_of.items():
         namespace, name = key.split("/")
@@ -182,7 +184,7 @@ def test_who_pays_says_what_the_books_say() -> None:
             assert {lease.payer_owner for lease in theirs} == {row["payerOwner"]}
 
 
-def test_budgets_say_what_the_leases_say() -> None:
+def test_budgets_match_the_leases() -> None:
     played = Played(STORY)
     leases = [lease for lease in played.world.leases.values() if lease.is_open]
     usage = played.ask("budgets")
@@ -204,7 +206,7 @@ def test_budgets_say_what_the_leases_say() -> None:
     assert below[0] == below[1] + below[2] == 44  # type: ignore[operator]
 
 
-def test_a_name_used_again_means_the_newest_run() -> None:
+def test_reused_name_refers_to_the_newest_run() -> None:
     played = Played(SCENARIOS / "api-deleted-and-submitted-again.yaml")
     keys = {lease.run_key for lease in played.world.leases.values()}
     for key in keys:

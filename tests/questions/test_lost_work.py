@@ -1,4 +1,4 @@
-"""What failures and cuts cost: what was not saved, by how often a run checkpoints."""
+"""The cost of failures: the work that was not saved, by a run's checkpoint interval."""
 
 import pytest
 from msgspec.structs import replace
@@ -62,7 +62,7 @@ def _ended(world: World, pod: Pod, code: int, at: Instant) -> Uses:
     ],
     ids=str,
 )
-def test_a_failure_costs_what_was_done_since_the_last_checkpoint(
+def test_failure_costs_the_work_since_the_last_checkpoint(
     checkpoint: Millis | None, minutes: tuple[int, int, int]
 ) -> None:
     world, lease, pod = _world(checkpoint)
@@ -74,7 +74,7 @@ def test_a_failure_costs_what_was_done_since_the_last_checkpoint(
     assert (closed.saved is not None) == bool(minutes[1])
 
 
-def test_what_has_ended_well_has_nothing_to_save() -> None:
+def test_successful_run_loses_no_work() -> None:
     world, lease, pod = _world(15 * MINUTE)
     uses = _ended(world, pod, 0, NOW + HOUR)
     assert uses.work.gpu_ms == 50 * MINUTE * GPUS

@@ -1,4 +1,4 @@
-"""Who passed in front of a run that waits, and why it delays nobody: as the plan has it."""
+"""Runs that were backfilled ahead of a waiting run, and why they do not delay it."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ def run(gpus: int, limit: str = "") -> dict[str, object]:
     return found | ({"runtime": {"maxDuration": limit}} if limit else {})
 
 
-def passed(folder: Path, *steps: dict[str, object]) -> dict[str, list[dict[str, str]]]:
-    """By who waits: who passed, at the end of the story."""
+def backfilled(folder: Path, *steps: dict[str, object]) -> dict[str, list[dict[str, str]]]:
+    """Return for each waiting run the runs that were backfilled ahead of it, at the story's end."""
     file = folder / "story.yaml"
     story = {"title": "Who passes", "fleet": FLEET, "budgets": MONEY, "steps": list(steps)}
     file.write_text(yaml.safe_dump(story))
@@ -30,8 +30,8 @@ def passed(folder: Path, *steps: dict[str, object]) -> dict[str, list[dict[str, 
     return {each["run"]: each["passedBy"] for each in items}
 
 
-def test_who_is_over_before_the_planned_start(tmp_path: Path) -> None:
-    found = passed(
+def test_short_run_is_backfilled_if_it_ends_before_the_planned_start(tmp_path: Path) -> None:
+    found = backfilled(
         tmp_path,
         {"at": "0s", "submit": {"t/long": run(16, "1h")}},
         {"at": "1m", "submit": {"t/wide": run(24, "1h")}},
@@ -44,8 +44,8 @@ def test_who_is_over_before_the_planned_start(tmp_path: Path) -> None:
     assert other["gpus"] == 8
 
 
-def test_nobody_who_came_before_has_passed(tmp_path: Path) -> None:
-    found = passed(
+def test_earlier_run_does_not_count_as_backfilled(tmp_path: Path) -> None:
+    found = backfilled(
         tmp_path,
         {"at": "0s", "submit": {"t/long": run(16, "1h")}},
         {"at": "1m", "submit": {"t/wide": run(24, "1h")}},
@@ -53,9 +53,9 @@ def test_nobody_who_came_before_has_passed(tmp_path: Path) -> None:
     assert found == {"t/wide": []}
 
 
-def test_whoever_would_delay_it_does_not_pass(tmp_path: Path) -> None:
-    """The queue itself sees to that; were it otherwise, there would be nothing true to say."""
-    found = passed(
+def test_run_that_would_delay_the_planned_start_is_not_backfilled(tmp_path: Path) -> None:
+    """The queue itself ensures that; otherwise the answer could give no true explanation."""
+    found = backfilled(
         tmp_path,
         {"at": "0s", "submit": {"t/long": run(16, "1h")}},
         {"at": "1m", "submit": {"t/wide": run(24, "1h")}},
@@ -65,8 +65,8 @@ def test_whoever_would_delay_it_does_not_pass(tmp_path: Path) -> None:
     assert "t/endless" in found
 
 
-def test_beside_what_an_exact_start_is_planned_on(tmp_path: Path) -> None:
-    found = passed(
+def test_run_is_backfilled_on_nodes_that_the_plan_does_not_use(tmp_path: Path) -> None:
+    found = backfilled(
         tmp_path,
         {"at": "0s", "submit": {"t/long": run(16, "1h")}},
         {"at": "1m", "submit": {"t/wide": run(16, "1h")}},
@@ -76,8 +76,8 @@ def test_beside_what_an_exact_start_is_planned_on(tmp_path: Path) -> None:
     assert says == ["none of its nodes is one that t/wide is planned on"]
 
 
-def test_for_whom_a_resolution_made_room_has_passed_nobody(tmp_path: Path) -> None:
-    """It came later than the run that was drawn for it, and runs since that waits again."""
+def test_beneficiary_of_a_resolution_does_not_count_as_backfilled(tmp_path: Path) -> None:
+    """The beneficiary was submitted after the victim, and runs while the victim waits again."""
     first = run(24)
     first["runtime"] = {"checkpoint": "5m"}
     file = tmp_path / "story.yaml"
@@ -95,8 +95,10 @@ def test_for_whom_a_resolution_made_room_has_passed_nobody(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("limit", ["", "3h"])
-def test_one_that_needs_cuts_may_cut_whoever_passed(tmp_path: Path, limit: str) -> None:
-    found = passed(
+def test_backfilled_run_may_be_preempted_for_a_start_by_preemption(
+    tmp_path: Path, limit: str
+) -> None:
+    found = backfilled(
         tmp_path,
         {"at": "0s", "submit": {"t/long": run(16)}},
         {"at": "1m", "submit": {"t/wide": run(24)}},

@@ -1,4 +1,4 @@
-"""A plan changes nothing, and what it says is what then happens."""
+"""A plan changes nothing, and predicts what then happens."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ STORIES = [
 
 
 def candidates(played: Played) -> Iterator[Wire]:
-    """Every Run of the story once more, under another name."""
+    """Yield a copy of every Run of the story, under another name."""
     for number, wire in enumerate(objects_of(played.stage.store, "Run")):
         metadata = msgspec.convert(wire["metadata"], dict[str, object])
         yield {
@@ -67,7 +67,7 @@ def candidates(played: Played) -> Iterator[Wire]:
 
 
 @pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem[:10])
-def test_asking_changes_nothing(file: Path) -> None:
+def test_questions_change_neither_world_nor_ledger(file: Path) -> None:
     played = Played(file)
     world = played.world
     before, ledger = photograph(world), digest_of_store(played.stage.store)
@@ -87,7 +87,7 @@ def test_asking_changes_nothing(file: Path) -> None:
     assert photograph(played.world) == before
 
 
-def test_a_photograph_shows_a_change() -> None:
+def test_photograph_shows_a_change_of_an_account() -> None:
     played = Played(FIRST_DAY, "1h")
     before = photograph(played.world)
     played.world.accounts.of("vision/vision/west").gpus += 1
@@ -95,7 +95,7 @@ def test_a_photograph_shows_a_change() -> None:
 
 
 @pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem[:10])
-def test_what_is_planned_is_what_happens(file: Path) -> None:
+def test_plan_of_a_new_run_predicts_what_happens_on_submission(file: Path) -> None:
     count = len(list(candidates(Played(file))))
     for number in range(count):
         played = Played(file)
@@ -104,11 +104,11 @@ def test_what_is_planned_is_what_happens(file: Path) -> None:
         stage = played.stage
         stage.kernel.complete(stage.store.create(body), process=stage.user)
         stage.settle()
-        assert happened(played, body) == told(planned), planned["sentences"]
+        assert actual_start(played, body) == predicted_start(planned), planned["sentences"]
 
 
 @pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem[:10])
-def test_the_plan_of_one_that_waits_is_the_plan_it_has(file: Path) -> None:
+def test_plan_of_a_waiting_run_equals_its_reservation(file: Path) -> None:
     last = load_story(file).steps[-1].at
     for at in {step.at for step in load_story(file).steps} | {last}:
         played = Played(file, format_span(at))
@@ -125,7 +125,7 @@ def test_the_plan_of_one_that_waits_is_the_plan_it_has(file: Path) -> None:
             assert planned["start"] == starts, (run.key, planned["sentences"])
 
 
-def told(planned: Wire) -> Wire:
+def predicted_start(planned: Wire) -> Wire:
     places = msgspec.convert(planned["places"], list[dict[str, object]])
     payers = msgspec.convert(planned["payers"], list[dict[str, object]])
     if planned["verdict"] == "StartsNow":
@@ -142,7 +142,7 @@ def told(planned: Wire) -> Wire:
     }
 
 
-def happened(played: Played, body: Wire) -> Wire:
+def actual_start(played: Played, body: Wire) -> Wire:
     world = played.world
     metadata = msgspec.convert(body["metadata"], dict[str, str])
     run = world.runs[world.uid_of[f"{metadata['namespace']}/{metadata['name']}"]]

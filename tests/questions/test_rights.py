@@ -1,4 +1,4 @@
-"""Who may see what: namespaces of others, owners that are hidden, and questions without sense."""
+"""Rights of callers: other namespaces, hidden owners, and invalid questions."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from tests.questions.test_the_past import STORY, rows
 
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller, CallerRole
-from leasehold.shell.query import QUESTIONS, BadQuestion
+from leasehold.shell.queries.query import QUESTIONS, BadQuestion
 
 VISION = Caller(user="vera", namespaces=("vision",), spend=("org:ai:mm:vision",))
 RUN: Wire = {
@@ -20,7 +20,7 @@ RUN: Wire = {
 }
 FOREIGN = re.compile(
     r"audio|text/|org:ai:text|speech|pretrain|sweep|decode|rescore|tags|\blab\b"
-)  # names of others
+)  # names of other tenants
 
 
 def refused(question: str, body: Wire | None = None, **params: str) -> BadQuestion:
@@ -39,7 +39,7 @@ def test_runs_and_reservations_of_other_namespaces_are_not_listed() -> None:
 
 
 @pytest.mark.parametrize("question", ["plan", "explain", "who-pays", "cover", "sponsors", "pods"])
-def test_a_run_of_another_namespace_is_forbidden_whether_it_is_there_or_not(question: str) -> None:
+def test_run_of_another_namespace_is_forbidden_even_if_it_does_not_exist(question: str) -> None:
     there = refused(question, namespace="text", run="pretrain")
     nowhere = refused(question, namespace="text", run="nothing")
     assert there.status == nowhere.status == 403
@@ -48,7 +48,7 @@ def test_a_run_of_another_namespace_is_forbidden_whether_it_is_there_or_not(ques
     assert (own.status, own.reason) == (404, "NotFound")
 
 
-def test_leases_and_budgets_of_all_are_visible_unless_they_are_hidden() -> None:
+def test_leases_and_budgets_of_others_are_visible_unless_tenants_are_hidden() -> None:
     played = Played(STORY)
     assert FOREIGN.search(json.dumps(played.ask("leases", since="12h", caller=VISION)))
     for question, params in (
@@ -74,7 +74,7 @@ def test_leases_and_budgets_of_all_are_visible_unless_they_are_hidden() -> None:
         assert sorted(numbers[0]) == sorted(numbers[1])
 
 
-def test_a_plan_in_a_hidden_world_names_nobody() -> None:
+def test_plan_with_hidden_tenants_names_no_other_tenant() -> None:
     played = Played(STORY)
     spec = {"owner": "org:ai:mm:vision", "locality": {"selector": {"fabric.domain": "b"}},
             "resources": {"gpuType": "H100-80GB", "totalGPUs": 8}}  # fmt: skip
@@ -85,7 +85,7 @@ def test_a_plan_in_a_hidden_world_names_nobody() -> None:
     assert "us-west/gpu-a/b" in json.dumps(masked)
 
 
-def test_pseudonyms_are_stable_and_different() -> None:
+def test_pseudonyms_of_owners_are_stable_and_distinct() -> None:
     one, two = (
         rows(Played(STORY).ask("leases", caller=VISION, hide_tenants=True, since="12h"))
         for _ in range(2)
@@ -96,7 +96,7 @@ def test_pseudonyms_are_stable_and_different() -> None:
     assert len(pairs) == len({each for each, _ in pairs}) == len({each for _, each in pairs}) == 4
 
 
-def test_whoever_was_cut_learns_the_draw_but_not_the_others() -> None:
+def test_preempted_owner_sees_the_draw_without_names_of_other_tenants() -> None:
     text = Caller(user="tom", namespaces=("text",), spend=("org:ai:text",))
     told = Played(STORY).ask(
         "explain", caller=text, hide_tenants=True, namespace="text", run="pretrain"
@@ -115,17 +115,17 @@ def test_whoever_was_cut_learns_the_draw_but_not_the_others() -> None:
      {"payer": "text/text/west"}, {"payer": "text/text/nothing"}],
     ids=str,
 )  # fmt: skip
-def test_nobody_asks_for_a_hidden_owner_by_name(params: dict[str, str]) -> None:
+def test_filter_by_a_hidden_owner_or_payer_is_forbidden(params: dict[str, str]) -> None:
     played = Played(STORY, "1h")
     with pytest.raises(BadQuestion) as caught:
         played.ask("leases", caller=VISION, hide_tenants=True, **params)
     assert caught.value.status == 403
-    played.ask("leases", caller=VISION, **params)  # where nobody is hidden anybody may ask
+    played.ask("leases", caller=VISION, **params)  # allowed to any caller where nothing is hidden
     for own in ({"owner": "org:ai:mm:vision"}, {"payer": "vision/vision/west"}):
         assert rows(played.ask("leases", caller=VISION, hide_tenants=True, **own))
 
 
-def test_whoever_may_not_spend_is_told_so_in_the_plan() -> None:
+def test_plan_notes_that_the_caller_may_not_spend() -> None:
     played = Played(STORY)
     viewer = Caller(user="vic", role=CallerRole.VIEWER, namespaces=("vision",))
     assert "may not spend" in str(played.ask("plan", RUN, caller=viewer)["notes"])
@@ -150,7 +150,7 @@ def test_whoever_may_not_spend_is_told_so_in_the_plan() -> None:
         ("explain", {"namespace": "vision"}, "run"),
     ],
 )
-def test_a_parameter_that_makes_no_sense_is_named(
+def test_invalid_parameter_is_refused_by_name(
     question: str, params: dict[str, str], says: str
 ) -> None:
     bad = refused(question, None, **params)
@@ -159,13 +159,13 @@ def test_a_parameter_that_makes_no_sense_is_named(
     assert bad.causes[0][0] == says
 
 
-def test_a_question_that_nobody_knows() -> None:
+def test_unknown_question_is_not_found_and_known_ones_are_listed() -> None:
     bad = refused("colour")
     assert bad.status == 404
     assert all(name in bad.message for name in QUESTIONS)
 
 
-def test_a_manifest_is_checked_as_the_server_checks_it() -> None:
+def test_manifest_to_plan_is_validated_like_a_submission() -> None:
     wrong: Wire = {**RUN, "spec": {"owner": "x y", "resources": {"totalGPUs": -1}}}
     bad = refused("plan", wrong)
     assert (bad.status, bad.reason) == (422, "Invalid")
@@ -176,9 +176,9 @@ def test_a_manifest_is_checked_as_the_server_checks_it() -> None:
     assert refused("leases", RUN).status == 400
 
 
-def test_a_controller_that_is_reading_the_ledger_says_so() -> None:
+def test_question_during_recovery_is_answered_with_503() -> None:
     played = Played(STORY, "1h")
-    played.stage.start_controller()  # and is not given the time to recover
+    played.stage.start_controller()  # without time to recover
     with pytest.raises(BadQuestion) as caught:
         played.ask("runs", caller=ADMIN)
     assert caught.value.status == 503

@@ -1,4 +1,4 @@
-"""What is answered is what the OpenAPI document says: every field, of its type, and no other."""
+"""Answers match the OpenAPI document: every field with its type, and no other field."""
 
 import pytest
 from tests.questions.played import Played
@@ -7,8 +7,8 @@ from tests.questions.test_the_past import STORY
 
 from leasehold.adapters.rest.query_document import query_document
 from leasehold.control.questions.answers import ANSWERS
-from leasehold.control.questions.asked import PARAMETERS
-from leasehold.shell.query import QUESTIONS
+from leasehold.control.questions.parameters import PARAMETERS
+from leasehold.shell.queries.query import QUESTIONS
 
 DOCUMENT = query_document()
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -23,7 +23,7 @@ def schema_at(reference: object) -> dict[str, object]:
 
 
 def differences(value: object, schema: dict[str, object], path: str) -> list[str]:
-    """By hand, for the few words of JSON Schema that the document uses."""
+    """Return the differences, for the few keywords of JSON Schema that the document uses."""
     if value is None:
         return [] if schema.get("nullable") else [f"{path} is null"]
     if "$ref" in schema:
@@ -60,13 +60,13 @@ def _of_object(value: dict[str, object], schema: dict[str, object], path: str) -
     return found
 
 
-def test_every_question_has_a_record() -> None:
+def test_every_question_has_answer_and_parameter_records() -> None:
     assert sorted(ANSWERS) == list(QUESTIONS)
     assert sorted(PARAMETERS) == list(QUESTIONS)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_an_answer_is_as_documented(question: str) -> None:
+def test_answer_matches_the_document(question: str) -> None:
     played = Played(STORY)
     for params in ASKED.get(question, [{}]):
         answer = played.ask(question, **params)
@@ -77,5 +77,5 @@ def test_an_answer_is_as_documented(question: str) -> None:
         assert [] in found, found[0]
 
 
-def test_nothing_in_the_document_is_newer_than_it_says() -> None:
+def test_document_uses_nullable_and_no_null_type() -> None:
     assert "null" not in str(DOCUMENT).replace("nullable", "")

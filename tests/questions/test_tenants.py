@@ -12,15 +12,15 @@ from tests.questions.played import Played
 from tests.questions.test_rights import RUN
 from tests.questions.test_the_past import STORY
 
-from leasehold.control.questions.asked import PARAMETERS, WITH_BODY
+from leasehold.control.questions.parameters import PARAMETERS, WITH_BODY
 from leasehold.control.questions.report import GROUPINGS
-from leasehold.core.facts import Cause, Closed, Why
+from leasehold.core.facts import Cause, Closed, ClosureReason
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
 from leasehold.core.world.world import World
-from leasehold.shell.query import QUESTIONS, BadQuestion, Questions
+from leasehold.shell.queries.query import QUESTIONS, BadQuestion, Questions
 
-# As `adapters.kubernetes.reviews` makes the caller of a documented researcher: one namespace.
+# The caller that `adapters.kubernetes.reviews` makes of a researcher with one namespace.
 ANN = Caller(user="ann", namespaces=("vision",))
 _NODES = ("a-01", "a-03", "b-01", "b-02", "b-03", "b-04")
 _VALUES: dict[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ _OF_ONE_RUN = {"namespace": "vision", "run": "train"}
 
 
 def forms(question: str) -> Iterator[dict[str, str]]:
-    """The question without parameters, with each value of each, and with some together."""
+    """Yield parameters: none, each value of each parameter, and some combinations."""
     names = PARAMETERS[question]
     base = _OF_ONE_RUN if "run" in names else {}
     yield {}
@@ -62,8 +62,7 @@ def forms(question: str) -> Iterator[dict[str, str]]:
 
 
 def foreign_names(world: World) -> re.Pattern[str]:
-    """Every name of the story that belongs to another tenant, as a word of its own or in another
-    name."""
+    """Return a pattern for the names of other tenants, as words or as parts of other names."""
     found = {lease.name for lease in world.leases.values() if lease.namespace != "vision"}
     found |= {lease.pod for lease in world.leases.values() if lease.namespace != "vision"}
     for run in world.runs.values():
@@ -78,7 +77,7 @@ def foreign_names(world: World) -> re.Pattern[str]:
 
 
 def ask(questions: Questions, question: str, params: dict[str, str]) -> str:
-    """What the researcher reads: the answer, or the refusal."""
+    """Return what the researcher reads: the answers, or the refusals."""
     told: list[str] = []
     bodies: list[Wire | None] = [None, *([RUN] if question in WITH_BODY else [])]
     for body in bodies:
@@ -98,18 +97,18 @@ def asked(request: pytest.FixtureRequest) -> tuple[Questions, re.Pattern[str]]:
     for name, lease in list(world.leases.items()):
         # Another team's pod could not be started: the closure quotes the kubelet.
         if lease.closed is not None and lease.namespace == "speech":
-            why = Why(reason=Closed.FAIL, detail="there is no image secret-image")
+            why = ClosureReason(reason=Closed.FAIL, detail="there is no image secret-image")
             closed = replace(lease.closed, why=why, cause=Cause.UNSTARTED)
             world.leases[name] = replace(lease, closed=closed)
     for pod in [each for each in world.pods.values() if each.namespace != "vision"]:
-        world.drop_pod(pod.key)  # so that the audit has something to say
+        world.drop_pod(pod.key)  # so that the audit reports something
     if request.param == "archived":
         return compacted(played, hide_tenants=True), names
     return played.questions(hide_tenants=True), names
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_no_question_names_another_tenant_to_a_researcher_of_one_namespace(
+def test_no_answer_to_a_researcher_of_one_namespace_names_another_tenant(
     asked: tuple[Questions, re.Pattern[str]], question: str
 ) -> None:
     questions, foreign = asked
@@ -122,8 +121,8 @@ def test_no_question_names_another_tenant_to_a_researcher_of_one_namespace(
         assert found is None, (params_text, told[max(0, found.start() - 200) : found.end() + 50])
 
 
-def test_the_same_questions_name_everybody_where_nothing_is_hidden() -> None:
-    """The walk would notice a name: each kind of name is in some answer."""
+def test_same_questions_name_all_tenants_where_nothing_is_hidden() -> None:
+    """Show that the test above would notice a name: each kind of name is in some answer."""
     played = Played(STORY, "2h35m")
     foreign = foreign_names(played.world)
     told = "\n".join(
@@ -134,7 +133,7 @@ def test_the_same_questions_name_everybody_where_nothing_is_hidden() -> None:
     assert {"sweep", "org:ai:text", "speech", "decode", "pretrain"} <= set(foreign.findall(told))
 
 
-def test_a_researcher_reads_its_own_names_and_totals_over_others() -> None:
+def test_researcher_reads_own_names_and_totals_over_all_tenants() -> None:
     played = Played(STORY, "2h35m")
     questions = played.questions(hide_tenants=True)
 

@@ -1,4 +1,4 @@
-"""What was used, when and by whom: exact, the same from live and archived leases, to any period."""
+"""Past use by time and owner: exact for any period, and equal from live and archived leases."""
 
 import asyncio
 from fractions import Fraction
@@ -33,10 +33,10 @@ def total(answer: Wire) -> int:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem[:10])
 @pytest.mark.parametrize("by", GROUPINGS)
-def test_rows_add_up_and_so_do_adjoining_periods(file: Path, by: str) -> None:
+def test_rows_and_adjoining_periods_of_a_report_add_up(file: Path, by: str) -> None:
     played = Played(file)
     whole = played.ask("report", by=by)
-    # Counted again another way: second by second would be too slow, so by exact areas.
+    # A second count: second by second would be too slow, so by exact areas.
     area = sum(
         Fraction(lease.gpus * ((played.now if lease.end is None else lease.end) - lease.start))
         for lease in played.world.leases.values()
@@ -50,7 +50,7 @@ def test_rows_add_up_and_so_do_adjoining_periods(file: Path, by: str) -> None:
     ]
     assert sum(map(total, parts)) == area
     assert total(parts[0]) > 0
-    # What it was for adds up as well, in each row and in all.
+    # The uses add up as well, in each row and in the total.
     for row in [*rows(whole), whole["total"]]:
         uses = msgspec.convert(row, Used)["uses"]
         assert sum(each["gpuMs"] for each in uses.values()) == msgspec.convert(row, Used)["gpuMs"]
@@ -70,8 +70,8 @@ def uses_of(played: Played, **params: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem[:10])
-def test_what_time_was_for_is_told_by_how_leases_ended(file: Path) -> None:
-    """Against the leases themselves: nobody is told that work was lost by anything else."""
+def test_uses_in_a_report_follow_from_how_leases_ended(file: Path) -> None:
+    """Compare with the leases themselves: no work is reported as lost for another reason."""
     played = Played(file)
     found = uses_of(played)
     ended: dict[str, int] = {}
@@ -88,7 +88,7 @@ def test_what_time_was_for_is_told_by_how_leases_ended(file: Path) -> None:
     assert found["work"] + found["starting"] == sum(ended.values()) > 0
 
 
-def test_who_pays_and_who_uses_are_two_sums() -> None:
+def test_used_and_paid_gpu_time_of_an_owner_are_two_sums() -> None:
     played = Played(STORY)
     (row,) = rows(played.ask("report", by="owner", owner="org:ai:mm:vision"))
     leases = list(played.world.leases.values())
@@ -101,7 +101,7 @@ def test_who_pays_and_who_uses_are_two_sums() -> None:
     assert total(by_payer) == row["paidGpuMs"]
 
 
-def test_a_lease_of_several_days_counts_in_each() -> None:
+def test_lease_over_several_days_counts_in_each_day() -> None:
     played = Played(STORY)
     played.stage.advance_to(played.start + 3 * DAY)
     days = rows(played.ask("report", by="day", owner="org:ai:mm:audio"))
@@ -131,7 +131,9 @@ QUESTIONS: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize("asked", QUESTIONS, ids=str)
-def test_the_archive_answers_as_if_it_were_live(asked: tuple[str, dict[str, str]]) -> None:
+def test_archived_leases_give_the_same_answers_as_live_ones(
+    asked: tuple[str, dict[str, str]],
+) -> None:
     played = Played(STORY)
     live = asyncio.run(played.questions().ask(ADMIN, asked[0], asked[1], None))
     then = asyncio.run(compacted(played).ask(ADMIN, asked[0], asked[1], None))
@@ -139,7 +141,7 @@ def test_the_archive_answers_as_if_it_were_live(asked: tuple[str, dict[str, str]
 
 
 @pytest.mark.parametrize("asked", QUESTIONS, ids=str)
-def test_a_lease_in_both_is_one_lease(asked: tuple[str, dict[str, str]]) -> None:
+def test_lease_both_live_and_archived_counts_once(asked: tuple[str, dict[str, str]]) -> None:
     played = Played(STORY)
     live = asyncio.run(played.questions().ask(ADMIN, asked[0], asked[1], None))
     closed = [lease for lease in played.world.leases.values() if not lease.is_open]
@@ -148,7 +150,7 @@ def test_a_lease_in_both_is_one_lease(asked: tuple[str, dict[str, str]]) -> None
     assert both == live
 
 
-def test_a_run_of_which_only_archived_leases_are_left() -> None:
+def test_run_with_only_archived_leases_can_be_explained() -> None:
     played = Played(STORY)
     questions = compacted(played)
     decode = {"namespace": "speech", "run": "decode"}
@@ -157,14 +159,14 @@ def test_a_run_of_which_only_archived_leases_are_left() -> None:
     drawn = {"namespace": "text", "run": "pretrain"}
     told = asyncio.run(questions.ask(ADMIN, "explain", drawn, None))
     live = played.ask("explain", **drawn)
-    # All but the odds, which its beneficiary's reservation had announced.
+    # All but the odds, which the beneficiary's reservation had announced.
     (cut,), (known,) = rows(told, "cuts"), rows(live, "cuts")
     for each in ("resolution", "beneficiary", "seed", "draws", "leases", "gpus", "at"):
         assert cut[each] == known[each]
     assert cut["seed"]
 
 
-def test_without_an_archive_of_resolutions_the_seed_is_still_known() -> None:
+def test_seed_of_a_draw_is_known_without_the_resolution() -> None:
     played = Played(STORY)
     live = played.ask("explain", namespace="text", run="pretrain")
     world = played.world
@@ -178,7 +180,7 @@ def test_without_an_archive_of_resolutions_the_seed_is_still_known() -> None:
     assert str(known["seed"]) in str(cut["sentences"])
 
 
-def test_why_was_my_job_preempted() -> None:
+def test_explain_tells_why_a_run_was_preempted() -> None:
     told = Played(STORY).ask("explain", namespace="text", run="pretrain")
     (cut,) = rows(told, "cuts")
     words = " ".join(map(str, msgspec.convert(told["sentences"], list[str])))
@@ -189,14 +191,14 @@ def test_why_was_my_job_preempted() -> None:
         assert each in words
 
 
-def test_only_what_is_asked_for() -> None:
+def test_leases_are_filtered_by_node_time_and_state() -> None:
     played = Played(STORY)
     for lease in rows(played.ask("leases", node="b-02", since="12h")):
         assert lease["node"] == "b-02"
     everything = rows(played.ask("leases", since="12h"))
     assert len(everything) == len(played.world.leases)
     assert rows(played.ask("leases", since="12h", limit="2")) == everything[-2:]
-    recent = rows(played.ask("leases", since="80m"))  # exactly when one was cut
+    recent = rows(played.ask("leases", since="80m"))  # exactly when a run was preempted
     assert 0 < len(recent) < len(everything)
     assert all(row["end"] is None or str(row["end"]) > "2026-11-02T13:15:00.000Z" for row in recent)
     is_open = rows(played.ask("leases"))
@@ -207,11 +209,11 @@ def test_only_what_is_asked_for() -> None:
     at = "2026-11-02T13:15:00Z"
     starts = {str(row["start"])[:19] + "Z" for row in rows(played.ask("leases", at=at))}
     ends = {str(row["end"])[:19] + "Z" for row in rows(played.ask("leases", at=at))}
-    assert at in starts  # [start, end): it is open at its start
+    assert at in starts  # [start, end): a lease is open at its start
     assert at not in ends  # and no longer at its end
 
 
-def test_an_envelope_that_is_gone_is_shown_while_it_pays() -> None:
+def test_deleted_envelope_is_shown_while_it_still_pays() -> None:
     played = Played(SCENARIOS / "O1-a-budget-is-deleted.yaml", "2h10m")
     [row] = rows(played.ask("budgets", form="usage"))
     assert (row["envelope"], row["state"], row["used"]) == ("t/new/e", "Gone", 8)

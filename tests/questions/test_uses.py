@@ -1,11 +1,11 @@
-"""What GPU-time was for, by how a lease ended, or by what its pod does."""
+"""The use of GPU-time, by how a lease ended or by the state of its pod."""
 
 import pytest
 from msgspec.structs import replace
 from tests.questions.played import FIRST_DAY, Played
 
 from leasehold.control.questions.uses import Use, use_of
-from leasehold.core.facts import Cause, Closed, Closure, Lease, PodPhase, Role, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Lease, PodPhase, Role
 
 ENDED: list[tuple[Closed, Cause | None, Use]] = [
     (Closed.COMPLETED, None, Use.WORK),
@@ -35,22 +35,24 @@ def an_open_lease(played: Played) -> Lease:
 
 
 @pytest.mark.parametrize(("reason", "cause", "use"), ENDED)
-def test_how_it_ended(played: Played, reason: Closed, cause: Cause | None, use: Use) -> None:
-    closed = Closure(why=Why(reason=reason), at=played.now, batch=1, cause=cause)
+def test_use_of_a_closed_lease_follows_from_its_closure(
+    played: Played, reason: Closed, cause: Cause | None, use: Use
+) -> None:
+    closed = Closure(why=ClosureReason(reason=reason), at=played.now, batch=1, cause=cause)
     assert use_of(played.world, replace(an_open_lease(played), closed=closed)) is use
 
 
-def test_every_reason_is_in_the_table() -> None:
+def test_table_of_uses_has_every_closure_reason() -> None:
     assert {reason for reason, _, _ in ENDED} == set(Closed)
 
 
-def test_a_spare_is_a_spare_however_it_ends(played: Played) -> None:
-    closed = Closure(why=Why(reason=Closed.NODE_FAILURE), at=played.now, batch=1)
+def test_closed_spare_counts_as_spare(played: Played) -> None:
+    closed = Closure(why=ClosureReason(reason=Closed.NODE_FAILURE), at=played.now, batch=1)
     spare = replace(an_open_lease(played), role=Role.SPARE, pod="", closed=closed)
     assert use_of(played.world, spare) is Use.SPARE
 
 
-def test_a_pod_that_does_not_run_yet_is_starting(played: Played) -> None:
+def test_lease_counts_as_starting_until_its_pod_runs(played: Played) -> None:
     world, lease = played.world, an_open_lease(played)
     pod = world.pods[lease.pod_key]
     assert use_of(world, lease) is Use.WORK

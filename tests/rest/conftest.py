@@ -1,4 +1,4 @@
-"""One facade per module, as it is after the first start."""
+"""Provide one facade per module, in its state after the first start."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""A whole facade for tests: a store in a file, tokens, TLS on a free port, on a loop of its own.
+"""A complete facade for tests: a file store, tokens, TLS on a free port, and its own event loop.
 
-What the rest of the program does for the facade is played by `World`, whose parts a test may set.
+`World` stands for the rest of the program; a test may set its fields.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.http.serve import HttpServer, serve
 from leasehold.adapters.http.tls import Certificates, ensure_certificates
 from leasehold.adapters.http.tokens import Tokens
-from leasehold.adapters.kubeconfig.written import write_kubeconfig
+from leasehold.adapters.kubeconfig.write import write_kubeconfig
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.app import App, make_app
@@ -60,7 +60,7 @@ class World:
 
     async def logs(self, pod: Wire, options: LogOptions) -> AsyncIterator[bytes]:
         self.asked.append(options)
-        if "spec" not in pod:  # it is gone, and nothing of it is kept
+        if "spec" not in pod:  # the pod is gone, and its log is not kept
             name = str(part(pod, "metadata")["name"])
             raise RequestRefused(
                 404, "NotFound", f'pods "{name}" not found', kind="pods", name=name
@@ -116,7 +116,7 @@ class Answer:
 
 
 class Facade:
-    """Use as a context manager; calls come from the test's thread."""
+    """A running facade. Use it as a context manager; call it from the thread of the test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -157,7 +157,7 @@ class Facade:
         headers: Mapping[str, str] | None = None,
         **query: str,
     ) -> Answer:
-        """One request on a connection of its own; a body that is no bytes goes as JSON."""
+        """Send one request on a new connection; a body that is not bytes is sent as JSON."""
         connection = self.connection()
         try:
             self.send(connection, method, path, body, caller=caller, headers=headers, **query)
@@ -206,7 +206,7 @@ class Facade:
         return path
 
     def restart(self) -> None:
-        """As after a crash of the process: all that is left is the folder."""
+        """Restart as after a crash of the process: only the folder remains."""
         self.run(self._stop())
         self.run(self._start())
 
@@ -233,7 +233,7 @@ class Facade:
 
 
 def prepared(folder: Path) -> Facade:
-    """A facade with three namespaces, as `leasehold up` leaves it after the first start."""
+    """Start a facade with three namespaces, as `leasehold up` does at its first start."""
     facade = Facade(folder)
     facade.__enter__()
     for name in ("default", "vision", "audio"):

@@ -1,6 +1,7 @@
-"""The facade without a socket: requests as ASGI messages, over a store in memory, for many at once.
+"""The facade without a socket: requests are ASGI messages, and the store is in memory.
 
-A caller that sends its body and then hangs up, so that no stream outlives its request.
+This is fast enough for many requests. The caller sends its body and then hangs up, so that no
+stream outlives its request.
 """
 
 import asyncio

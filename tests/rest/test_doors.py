@@ -1,4 +1,4 @@
-"""Tokens, certificates, kubeconfigs and the port: what lets callers in, and keeps others out."""
+"""Tokens, certificates, kubeconfigs and the port: what admits callers and keeps others out."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ from leasehold.adapters.http import tls
 from leasehold.adapters.http.serve import PortInUse, serve
 from leasehold.adapters.http.tls import BadCertificates, ensure_certificates
 from leasehold.adapters.http.tokens import BadTokenFile, Tokens
-from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
+from leasehold.adapters.kubeconfig.write import read_back, write_kubeconfig
 from leasehold.core.objects.access import Caller
 
 
@@ -33,7 +33,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_token_is_told_once_and_known_for_ever(tmp_path: Path) -> None:
+def test_token_is_not_stored_in_clear_and_works_until_revoked(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "tokens.json"
     tokens = Tokens(path)
     token = tokens.create(ANN)
@@ -51,7 +51,7 @@ def test_a_token_is_told_once_and_known_for_ever(tmp_path: Path) -> None:
     assert tokens.caller_of(token) is None
 
 
-def test_a_change_by_another_process_is_seen(tmp_path: Path) -> None:
+def test_tokens_changed_by_another_process_are_reloaded(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     server, command = Tokens(path), Tokens(path)
     token = command.create(ANN)
@@ -62,7 +62,7 @@ def test_a_change_by_another_process_is_seen(tmp_path: Path) -> None:
     assert server.caller_of(command.create(ADMIN)) == ADMIN
 
 
-def test_tokens_made_at_once_are_all_kept(tmp_path: Path) -> None:
+def test_tokens_created_concurrently_are_all_kept(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
 
     def make(number: int) -> str:
@@ -75,7 +75,7 @@ def test_tokens_made_at_once_are_all_kept(tmp_path: Path) -> None:
     assert [each.user if each else "" for each in known] == [f"u{n}" for n in range(40)]
 
 
-def test_a_token_expires(tmp_path: Path) -> None:
+def test_token_expires(tmp_path: Path) -> None:
     now = 1000
     tokens = Tokens(tmp_path / "tokens.json", now=lambda: now)
     token = tokens.create(ANN, expires=2000)
@@ -84,7 +84,7 @@ def test_a_token_expires(tmp_path: Path) -> None:
     assert tokens.caller_of(token) is None
 
 
-def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
+def test_damaged_token_file_rejects_all_tokens(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     tokens = Tokens(path)
     token = tokens.create(ANN)
@@ -97,7 +97,7 @@ def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
     assert tokens.caller_of(token) == ANN
 
 
-def test_certificates_are_made_once_and_kept(tmp_path: Path) -> None:
+def test_certificates_are_created_once_and_kept(tmp_path: Path) -> None:
     first = ensure_certificates(tmp_path / "tls", ["gpu.example"])
     for name in ("ca.key", "server.key"):
         assert mode(tmp_path / "tls" / name) == 0o600
@@ -116,20 +116,22 @@ def test_certificates_are_made_once_and_kept(tmp_path: Path) -> None:
     assert other.cert_path.read_bytes() != leaf
 
 
-def test_a_leaf_near_its_end_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_certificate_near_expiry_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tls, "LEAF_LIFE", tls.RENEW_BEFORE)
     leaf = ensure_certificates(tmp_path, []).cert_path.read_bytes()
     assert ensure_certificates(tmp_path, []).cert_path.read_bytes() != leaf
 
 
-def test_a_damaged_certificate_is_named(tmp_path: Path) -> None:
+def test_damaged_certificate_is_reported_by_name(tmp_path: Path) -> None:
     ensure_certificates(tmp_path, [])
     (tmp_path / "ca.crt").write_text("nonsense")
     with pytest.raises(BadCertificates, match=r"ca\.crt is no certificate"):
         ensure_certificates(tmp_path, [])
 
 
-def test_a_kubeconfig_is_its_owners_alone(tmp_path: Path) -> None:
+def test_kubeconfig_is_private_and_can_be_read_back(tmp_path: Path) -> None:
     path = tmp_path / "k" / "config"
     write_kubeconfig(path, server="https://h:1", ca_pem=b"CA", token="T", namespace="n")
     assert mode(path) == 0o600
@@ -143,29 +145,29 @@ def test_a_kubeconfig_is_its_owners_alone(tmp_path: Path) -> None:
     assert read_back(tmp_path / "none") is None
 
 
-def test_a_port_in_use_is_said_plainly(facade: Facade) -> None:
-    async def again() -> None:
+def test_port_in_use_is_reported_with_remedy(facade: Facade) -> None:
+    async def serve_again() -> None:
         await serve(
             facade.app, host="127.0.0.1", port=facade.port, certificates=facade.certificates
         )
 
     with pytest.raises(PortInUse, match=f"127.0.0.1:{facade.port} is in use .* --port"):
-        asyncio.run(again())
+        asyncio.run(serve_again())
 
 
-def test_nobody_talks_without_tls(facade: Facade) -> None:
+def test_plain_http_gets_no_answer(facade: Facade) -> None:
     with socket.create_connection(("127.0.0.1", facade.port), 10) as plain:
         plain.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
         assert not plain.recv(100).startswith(b"HTTP/")
 
 
-def test_nobody_trusts_us_who_does_not_know_our_authority(facade: Facade) -> None:
+def test_client_without_our_ca_rejects_server_certificate(facade: Facade) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(facade.port, ssl.create_default_context())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_old_tls_is_not_spoken(facade: Facade) -> None:
+def test_tls_1_1_is_refused(facade: Facade) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -114,9 +114,9 @@ queries = st.dictionaries(st.sampled_from(PARAMETERS), texts, max_size=4)
 
 
 def plant(server: InProcess) -> None:
-    """What the requests are about is there again, whatever they did to it."""
+    """Create again the objects that the requests address, if a request removed them."""
     there = server.ask("GET", b"/api/v1/namespaces/vision")
-    if b"deletionTimestamp" in there.body:  # nothing clears it here
+    if b"deletionTimestamp" in there.body:  # no controller removes the finalizer here
         server.ask(
             "PATCH",
             b"/api/v1/namespaces/vision",
@@ -129,7 +129,7 @@ def plant(server: InProcess) -> None:
 
 
 def fitting(path: str, where: list[int], value: object) -> bytes:
-    """An object for this path, with one thing wrong in it or none."""
+    """Return an object for this path; if `where` is given, put `value` at that place in it."""
     plural = path.removesuffix("/status").removesuffix("/{name}").rpartition("/")[2]
     seed = next((obj for each, obj in SEEDS.items() if each.endswith(plural)), VISION)
     return json.dumps(_spoil(seed, where, value) if where else seed).encode()
@@ -170,7 +170,7 @@ def server() -> Iterator[InProcess]:
     path="/api/v1/nodes", names=("", ""), method="POST", query={}, caller=SYSTEM, fit=None,
     body=b'{"apiVersion":"v1","kind":"Node","metadata":[]}', media=b"application/json", accept=b"",
 )  # fmt: skip
-def test_every_answer_is_typed(
+def test_fuzzed_request_gets_typed_answer_without_server_error(
     server: InProcess,
     path: str,
     names: tuple[str, str],
@@ -219,7 +219,7 @@ def test_every_answer_is_typed(
     query=st.binary(max_size=30),
     body=bodies,
 )  # fmt: skip
-def test_any_path_is_answered(
+def test_random_path_gets_answer_without_server_error(
     server: InProcess, path: list[str], method: str, query: bytes, body: bytes
 ) -> None:
     answer = server.ask(method, ("/" + "/".join(path)).encode(), body, query=query)
@@ -229,7 +229,9 @@ def test_any_path_is_answered(
 
 @settings(max_examples=300)
 @given(patch=st.one_of(spoiled, jsons), media=st.sampled_from(MEDIA[2:6]))
-def test_patches_of_what_is_there(server: InProcess, patch: object, media: bytes) -> None:
+def test_fuzzed_patch_leaves_objects_readable(
+    server: InProcess, patch: object, media: bytes
+) -> None:
     plant(server)
     for path in (
         b"/apis/rq.davidlangworthy.io/v1/namespaces/vision/budgets/b1",
@@ -246,6 +248,6 @@ def test_patches_of_what_is_there(server: InProcess, patch: object, media: bytes
         )
         assert answer.status < 500, answer.body
         read = server.ask("GET", path)
-        assert read.status in (200, 404), "what was written can be read"
+        assert read.status in (200, 404), "a written object must be readable"
         table = {b"accept": ACCEPT[3]}
         assert server.ask("GET", path, headers=table).status in (200, 404)

@@ -1,4 +1,4 @@
-"""A Run may not ask for more time to stop than the server gives, however it comes to ask."""
+"""A Run may not request a longer grace period than the server allows, by any kind of write."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ WAYS = ("put", "merge", "json", "apply")
 
 
 def edit(facade: Facade, name: str, runtime: dict[str, str], way: str, **query: str) -> Answer:
-    """As `kubectl replace`, `kubectl patch`, `kubectl patch --type=json` and server-side apply."""
+    """Edit like `kubectl replace`, `patch`, `patch --type=json` or server-side apply does."""
     path = f"{RUNS}/{name}"
     match way:
         case "put":
@@ -35,9 +35,9 @@ def causes(answer: Answer) -> Any:
     return [(cause["field"], cause["message"]) for cause in answer.json["details"]["causes"]]
 
 
-@pytest.mark.parametrize("rehearsal", [{"dryRun": "All"}, {}], ids=["rehearsed", "done"])
+@pytest.mark.parametrize("rehearsal", [{"dryRun": "All"}, {}], ids=["dry-run", "real"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_grace_period_cannot_be_edited(
+def test_edit_of_grace_period_is_refused(
     facade: Facade, way: str, rehearsal: dict[str, str]
 ) -> None:
     name = f"{way}{len(rehearsal)}"
@@ -53,7 +53,7 @@ def test_a_grace_period_cannot_be_edited(
     assert facade.ask("GET", f"{RUNS}/{name}").json == made
 
 
-def test_a_new_run_cannot_ask_for_more_than_the_server_gives(
+def test_new_run_with_grace_period_above_server_limit_is_refused(
     facade: Facade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(facade.world, "grace_max", MINUTE)
@@ -67,7 +67,7 @@ def test_a_new_run_cannot_ask_for_more_than_the_server_gives(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_above_a_limit_that_was_lowered_can_still_be_edited(
+def test_run_above_lowered_grace_limit_can_still_be_edited(
     facade: Facade, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"above-{way}"

@@ -1,4 +1,4 @@
-"""`query.hideTenants`: whose leases there are is not told by any way of reading objects either."""
+"""`query.hideTenants`: no way of reading objects reveals the leases of other tenants."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ RESERVATION = {
 }
 
 
-def of(name: str, namespace: str) -> dict[str, object]:
+def lease_of(name: str, namespace: str) -> dict[str, object]:
     made = lease(name)
     spec = made["spec"]
     assert isinstance(spec, dict)
@@ -25,14 +25,14 @@ def of(name: str, namespace: str) -> dict[str, object]:
 
 @pytest.fixture
 def server() -> Iterator[InProcess]:
-    """Ann is of vision, Bob of audio."""
+    """Start a server that hides tenants: Ann belongs to vision, Bob to audio."""
     made = InProcess(hides_tenants=True)
     put(made, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace",
                                      "metadata": {"name": "vision"}})  # fmt: skip
     put(made, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace",
                                      "metadata": {"name": "audio"}})  # fmt: skip
-    put(made, f"{OURS}/leases", of("mine", "vision"))
-    put(made, f"{OURS}/leases", of("theirs", "audio"))
+    put(made, f"{OURS}/leases", lease_of("mine", "vision"))
+    put(made, f"{OURS}/leases", lease_of("theirs", "audio"))
     for namespace in ("vision", "audio"):
         metadata = {"name": f"of-{namespace}", "namespace": namespace}
         where = f"{OURS}/namespaces/{namespace}/reservations"
@@ -58,7 +58,7 @@ def names(body: bytes) -> list[str]:
     return [each["metadata"]["name"] for each in json.loads(body)["items"]]
 
 
-def test_leases_of_others_are_in_no_list(server: InProcess) -> None:
+def test_lists_omit_leases_of_other_tenants(server: InProcess) -> None:
     path = f"{OURS}/leases".encode()
     assert names(server.ask("GET", path, caller=ANN).body) == ["mine"]
     assert names(server.ask("GET", path, caller=BOB).body) == ["theirs"]
@@ -69,7 +69,7 @@ def test_leases_of_others_are_in_no_list(server: InProcess) -> None:
     assert b"theirs" not in server.ask("GET", path, headers=TABLE, caller=ANN).body
 
 
-def test_a_lease_of_somebody_else_is_not_there(server: InProcess) -> None:
+def test_lease_of_another_tenant_is_not_found(server: InProcess) -> None:
     found = [
         server.ask("GET", f"{OURS}/leases/{name}".encode(), caller=ANN)
         for name in ("mine", "theirs", "nobodys")
@@ -78,7 +78,7 @@ def test_a_lease_of_somebody_else_is_not_there(server: InProcess) -> None:
     assert found[1].body.replace(b"theirs", b"nobodys") == found[2].body
 
 
-def test_a_watch_tells_of_ones_own(server: InProcess) -> None:
+def test_watch_sends_only_own_leases(server: InProcess) -> None:
     told = server.ask(
         "GET", f"{OURS}/leases".encode(), query=b"watch=true&timeoutSeconds=1", caller=ANN
     )
@@ -87,7 +87,9 @@ def test_a_watch_tells_of_ones_own(server: InProcess) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ledgerbatches", "ledgercheckpoints", "resolutions"])
-def test_what_names_everybody_is_an_administrators(server: InProcess, kind: str) -> None:
+def test_kinds_that_name_all_tenants_are_for_administrators_only(
+    server: InProcess, kind: str
+) -> None:
     for path in (f"{OURS}/{kind}", f"{OURS}/{kind}/x"):
         refused = server.ask("GET", path.encode(), caller=ANN)
         assert refused.status == 403
@@ -97,7 +99,7 @@ def test_what_names_everybody_is_an_administrators(server: InProcess, kind: str)
     assert watched.status == 403
 
 
-def test_names_of_namespaces_and_reservations_are_names_of_teams(server: InProcess) -> None:
+def test_namespaces_reservations_and_odds_of_other_teams_are_hidden(server: InProcess) -> None:
     listed = server.ask("GET", b"/api/v1/namespaces", caller=ANN)
     assert names(listed.body) == ["vision"]
     everywhere = server.ask("GET", f"{OURS}/reservations".encode(), caller=ANN)
@@ -108,9 +110,9 @@ def test_names_of_namespaces_and_reservations_are_names_of_teams(server: InProce
     assert b"odds" in server.ask("GET", f"{OURS}/reservations".encode(), caller=ADMIN).body
 
 
-def test_without_it_every_token_sees_who_used_what() -> None:
+def test_every_token_sees_all_leases_without_hide_tenants() -> None:
     server = InProcess()
-    put(server, f"{OURS}/leases", of("theirs", "audio"))
+    put(server, f"{OURS}/leases", lease_of("theirs", "audio"))
     assert names(server.ask("GET", f"{OURS}/leases".encode(), caller=ANN).body) == ["theirs"]
     assert server.ask("GET", f"{OURS}/ledgerbatches".encode(), caller=ANN).status == 200
     server.close()

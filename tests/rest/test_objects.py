@@ -1,4 +1,4 @@
-"""Objects through the facade: what is written, read, refused and rehearsed, and in which words."""
+"""Objects through the facade: writes, reads, refusals, dry runs and their messages."""
 
 import json
 
@@ -25,7 +25,7 @@ STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 
 
-def test_an_object_lives(facade: Facade) -> None:
+def test_run_can_be_created_read_replaced_and_deleted(facade: Facade) -> None:
     made = facade.ask("POST", RUNS, run("life"))
     assert made.status == 201
     assert made.json["metadata"]["generation"] == 1
@@ -35,7 +35,7 @@ def test_an_object_lives(facade: Facade) -> None:
     put = facade.ask("PUT", f"{RUNS}/life", changed)
     assert put.status == 200
     assert put.json["metadata"]["generation"] == 2
-    assert "status" not in put.json, "a status is not written this way"
+    assert "status" not in put.json, "PUT must not write the status"
     stale = facade.ask("PUT", f"{RUNS}/life", changed)
     assert (stale.status, stale.json["reason"]) == (409, "Conflict")
     assert stale.json["details"]["kind"] == "runs"
@@ -51,7 +51,7 @@ def test_an_object_lives(facade: Facade) -> None:
     assert facade.ask("DELETE", f"{RUNS}/life").status == 404
 
 
-def test_yaml_is_taken_too(facade: Facade) -> None:
+def test_yaml_body_is_accepted(facade: Facade) -> None:
     text = (
         b"apiVersion: rq.davidlangworthy.io/v1\nkind: Run\nmetadata: {name: yaml}\n"
         b"spec:\n  owner: org:ai:mm:vision\n  resources: {gpuType: H100-80GB, totalGPUs: 010}\n"
@@ -78,7 +78,9 @@ def test_yaml_is_taken_too(facade: Facade) -> None:
         (b"{" + b" " * (3 << 20) + b"}", "application/json", 413, "bytes"),
     ],
 )
-def test_a_malformed_body(facade: Facade, body: bytes, media: str, code: int, words: str) -> None:
+def test_malformed_body_is_refused_with_status_and_reason(
+    facade: Facade, body: bytes, media: str, code: int, words: str
+) -> None:
     answer = facade.ask("POST", RUNS, body, headers={"Content-Type": media})
 
     assert answer.status == code
@@ -98,7 +100,7 @@ def test_a_malformed_body(facade: Facade, body: bytes, media: str, code: int, wo
         {"watch": "1", "timeoutSeconds": "soon"}, {"continue": "x", "resourceVersion": "1"},
     ],
 )  # fmt: skip
-def test_a_malformed_question(facade: Facade, query: dict[str, str]) -> None:
+def test_malformed_query_parameter_is_bad_request(facade: Facade, query: dict[str, str]) -> None:
     answer = facade.ask("GET", RUNS, **query)
 
     assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
@@ -113,7 +115,7 @@ def test_a_malformed_question(facade: Facade, query: dict[str, str]) -> None:
         {"watch": "1", "resourceVersionMatch": "NotOlderThan", "resourceVersion": "0"},
     ],
 )  # fmt: skip
-def test_a_question_that_means_nothing(facade: Facade, query: dict[str, str]) -> None:
+def test_contradictory_list_options_are_invalid(facade: Facade, query: dict[str, str]) -> None:
     answer = facade.ask("GET", RUNS, **query)
 
     assert (answer.status, answer.json["reason"]) == (422, "Invalid")
@@ -133,14 +135,16 @@ def test_a_question_that_means_nothing(facade: Facade, query: dict[str, str]) ->
         ("GET", f"{PODS}/x/exec", 405), ("POST", "/api/v1/namespaces/vision/services", 405),
     ],
 )  # fmt: skip
-def test_what_is_not_there(facade: Facade, method: str, path: str, code: int) -> None:
+def test_unknown_path_or_method_is_refused(
+    facade: Facade, method: str, path: str, code: int
+) -> None:
     answer = facade.ask(method, path, {} if method in ("POST", "PUT", "PATCH") else None)
 
     assert answer.status == code
     assert answer.json["code"] == code
 
 
-def test_identity_is_the_urls(facade: Facade) -> None:
+def test_object_with_other_identity_than_url_is_refused(facade: Facade) -> None:
     elsewhere = {**run("x"), "metadata": {"name": "x", "namespace": "audio"}}
     assert facade.ask("POST", RUNS, elsewhere).status == 400
     facade.ask("POST", RUNS, run("identity"))
@@ -151,7 +155,7 @@ def test_identity_is_the_urls(facade: Facade) -> None:
     assert facade.ask("POST", f"{OURS}/leases", clustered, caller=SYSTEM).status == 400
 
 
-def test_nothing_is_created_where_nothing_is(facade: Facade) -> None:
+def test_create_in_missing_namespace_is_not_found(facade: Facade) -> None:
     made = facade.ask("POST", RUNS.replace("vision", "nowhere"),
                       {**run("x"), "metadata": {"name": "x"}})  # fmt: skip
 
@@ -159,7 +163,7 @@ def test_nothing_is_created_where_nothing_is(facade: Facade) -> None:
     assert made.json["details"] == {"kind": "namespaces", "name": "nowhere"}
 
 
-def test_a_rehearsal_writes_nothing_and_meets_the_same_rules(facade: Facade) -> None:
+def test_dry_run_applies_same_rules_and_writes_nothing(facade: Facade) -> None:
     facade.ask("POST", RUNS, run("there"))
     before = facade.store.version
 
@@ -184,15 +188,15 @@ def test_a_rehearsal_writes_nothing_and_meets_the_same_rules(facade: Facade) -> 
     assert facade.store.version == before
 
 
-def test_a_rehearsed_budget_is_not_remembered(facade: Facade) -> None:
-    """Its parents would close a circle with those of a later one, if it were there."""
+def test_dry_run_budget_does_not_affect_later_budgets(facade: Facade) -> None:
+    """If the first budget were remembered, the second would close a cycle of parents."""
     assert facade.ask("POST", BUDGETS, budget("a", owner="x:a", parents=["x:b"]), dryRun="All")
     made = facade.ask("POST", BUDGETS, budget("b", owner="x:b", parents=["x:a"]))
 
     assert made.status == 201
 
 
-def test_unknown_fields(facade: Facade) -> None:
+def test_unknown_fields_are_handled_by_field_validation_mode(facade: Facade) -> None:
     strict = facade.ask("POST", RUNS, run("u", zork=1, zonk={}), fieldValidation="Strict")
     assert strict.status == 400
     assert 'unknown field "spec.zork", unknown field "spec.zonk"' in strict.json["message"]
@@ -201,7 +205,7 @@ def test_unknown_fields(facade: Facade) -> None:
     assert warned.warnings == ('299 - "unknown field \\"spec.zork\\""',)
     assert "zork" not in warned.json["spec"]
     unsaid = facade.ask("POST", RUNS, run("u1", funding={"maxBorowGPUs": 4}))
-    assert unsaid.status == 400, "a limit on money that is misspelt must not be dropped"
+    assert unsaid.status == 400, "a misspelt funding limit must not be dropped"
     assert 'unknown field "spec.funding.maxBorowGPUs"' in unsaid.json["message"]
     ignored = facade.ask("POST", RUNS, run("u2", zork=1), fieldValidation="Ignore")
     assert (ignored.status, ignored.warnings) == (201, ())
@@ -213,7 +217,7 @@ def test_unknown_fields(facade: Facade) -> None:
     assert "metadata.annotations.a: 1: write a string" in typed.json["message"]
 
 
-def test_every_problem_is_a_cause(facade: Facade) -> None:
+def test_every_problem_of_a_run_is_listed_as_cause(facade: Facade) -> None:
     wrong = facade.ask("POST", RUNS, run("wrong", gang="Pack", sparesPerGroup=-1))
 
     assert wrong.status == 422
@@ -222,7 +226,7 @@ def test_every_problem_is_a_cause(facade: Facade) -> None:
     assert [cause["field"] for cause in details["causes"]] == ["spec.sparesPerGroup", "spec.gang"]
 
 
-def test_what_the_control_plane_objects_to(facade: Facade) -> None:
+def test_objection_of_control_plane_refuses_write_of_user(facade: Facade) -> None:
     facade.world.objections.append(("spec.runtime.maxDuration", "6h: it is not covered"))
     try:
         answer = facade.ask("POST", RUNS, run("objected"), caller=ANN)
@@ -234,7 +238,7 @@ def test_what_the_control_plane_objects_to(facade: Facade) -> None:
     assert answer.json["details"]["causes"][0]["field"] == "spec.runtime.maxDuration"
 
 
-def test_our_finalizers_are_not_the_users(facade: Facade) -> None:
+def test_user_cannot_add_or_remove_leasehold_finalizers(facade: Facade) -> None:
     ours = "rq.davidlangworthy.io/leases-closed"
     held = run("fin")
     held["metadata"]["finalizers"] = [ours, "mine/too"]  # type: ignore[index]
@@ -252,7 +256,7 @@ def test_our_finalizers_are_not_the_users(facade: Facade) -> None:
     assert "deletionGraceMs" not in json.dumps(facade.ask("GET", RUNS).json)
 
 
-def test_a_pod_goes_gracefully(facade: Facade) -> None:
+def test_pod_deletion_honours_grace_period_and_checks_options(facade: Facade) -> None:
     facade.ask("POST", PODS, pod("grace"), caller=SYSTEM)
     going = facade.ask("DELETE", f"{PODS}/grace", {"gracePeriodSeconds": 7}, caller=ADMIN).json
     assert going["metadata"]["deletionGracePeriodSeconds"] == 7
@@ -263,7 +267,7 @@ def test_a_pod_goes_gracefully(facade: Facade) -> None:
         assert facade.ask("DELETE", f"{PODS}/grace", bad).status == 422
 
 
-def test_preconditions_of_a_deletion(facade: Facade) -> None:
+def test_deletion_requires_matching_preconditions(facade: Facade) -> None:
     made = facade.ask("POST", RUNS, run("pre")).json["metadata"]
     for wanted in ({"uid": "another"}, {"resourceVersion": "1"}):
         refused = facade.ask("DELETE", f"{RUNS}/pre", {"preconditions": wanted})
@@ -272,7 +276,7 @@ def test_preconditions_of_a_deletion(facade: Facade) -> None:
     assert facade.ask("DELETE", f"{RUNS}/pre", {"preconditions": right}).status == 200
 
 
-def test_binding_and_eviction(facade: Facade) -> None:
+def test_binding_is_for_system_and_eviction_for_administrators(facade: Facade) -> None:
     facade.ask("POST", PODS, pod("loose", ""), caller=SYSTEM)
     assert facade.ask("GET", f"{PODS}/loose/log").status == 204
     binding = {"apiVersion": "v1", "kind": "Binding", "target": {"name": "n1"}}
@@ -291,7 +295,7 @@ def test_binding_and_eviction(facade: Facade) -> None:
     assert "deletionTimestamp" in facade.ask("GET", f"{PODS}/loose").json["metadata"]
 
 
-def test_logs_that_cannot_be_read(facade: Facade) -> None:
+def test_unreadable_log_and_invalid_log_options_are_refused(facade: Facade) -> None:
     facade.ask("POST", PODS, pod("lost"), caller=SYSTEM)
     facade.world.is_log_lost = True
     try:
@@ -309,7 +313,7 @@ def test_logs_that_cannot_be_read(facade: Facade) -> None:
         assert facade.ask("GET", f"{PODS}/lost/log", **query).status == 400  # fmt: skip
 
 
-def test_a_collection_is_deleted_by_selector(facade: Facade) -> None:
+def test_collection_is_deleted_by_selector(facade: Facade) -> None:
     for name, color in (("c1", "red"), ("c2", "red"), ("c3", "blue")):
         obj = run(name)
         obj["metadata"]["labels"] = {"color": color}  # type: ignore[index]
@@ -321,7 +325,7 @@ def test_a_collection_is_deleted_by_selector(facade: Facade) -> None:
     assert [each["metadata"]["name"] for each in left] == ["c3"]
 
 
-def test_tables(facade: Facade) -> None:
+def test_table_rows_show_printer_columns(facade: Facade) -> None:
     facade.ask("POST", RUNS, run("tabled", malleable={"minTotalGPUs": 8, "maxTotalGPUs": 16}))
     facade.run(
         facade.store.patch_status(
@@ -356,7 +360,7 @@ def test_tables(facade: Facade) -> None:
     assert facade.ask("GET", RUNS, headers={"Accept": "text/html"}).status == 406
 
 
-def test_a_node_is_shown_with_its_flavor(facade: Facade) -> None:
+def test_node_table_shows_flavor(facade: Facade) -> None:
     for name, labels, flavor in (
         ("ours", {"gpu.flavor": "H100-80GB"}, "H100-80GB"),
         ("well-known", {"nvidia.com/gpu.product": "L40S"}, "L40S"),
@@ -369,7 +373,7 @@ def test_a_node_is_shown_with_its_flavor(facade: Facade) -> None:
         assert dict(zip(heads, shown["rows"][0]["cells"], strict=True))["Flavor"] == flavor
 
 
-def test_documents_are_cached_by_their_tag(facade: Facade) -> None:
+def test_discovery_and_openapi_documents_are_cached(facade: Facade) -> None:
     aggregated = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
     first = facade.ask("GET", "/apis", headers=aggregated)
     assert "APIGroupDiscoveryList" in first.headers["content-type"]
@@ -386,7 +390,7 @@ def test_documents_are_cached_by_their_tag(facade: Facade) -> None:
     assert facade.ask("GET", "/openapi/v2").body == b""
 
 
-def test_questions_are_passed_on(facade: Facade) -> None:
+def test_queries_are_forwarded_with_caller_and_parameters(facade: Facade) -> None:
     for base in ("/query/v1", "/apis/query.rq.davidlangworthy.io/v1/questions"):
         answer = facade.ask("GET", f"{base}/budgets/usage", caller=ANN, owner="org:ai")
         assert answer.json == {
@@ -402,7 +406,7 @@ def test_questions_are_passed_on(facade: Facade) -> None:
     assert facade.ask("GET", "/metrics", caller=ANN).body == b"leasehold_up 1\n"
 
 
-def test_many_objects_come_in_one_list(facade: Facade) -> None:
+def test_list_without_limit_has_all_objects_in_order(facade: Facade) -> None:
     path = RUNS.replace("vision", "audio")
     for number in range(50):
         obj = run(f"m{number:02d}")
@@ -421,7 +425,7 @@ def test_many_objects_come_in_one_list(facade: Facade) -> None:
     assert (future.status, future.json["reason"]) == (410, "Expired")
 
 
-def test_a_long_list_comes_in_pages(facade: Facade) -> None:
+def test_list_with_limit_comes_in_pages(facade: Facade) -> None:
     path = f"{OURS}/namespaces/default/runs"
     for number in range(7):
         obj = run(f"q{number}")
@@ -439,7 +443,7 @@ def test_a_long_list_comes_in_pages(facade: Facade) -> None:
             versions.add(answer["metadata"]["resourceVersion"])
             token = answer["metadata"].get("continue", "")
             if not token:
-                assert len(versions) == 1, "a watch goes on from the first page"
+                assert len(versions) == 1, "all pages must have the version of the first"
                 return found
 
     assert pages(limit="3") == [whole[:3], whole[3:6], whole[6:]]

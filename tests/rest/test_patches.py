@@ -30,7 +30,7 @@ STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
                                                                {"e": None, "a": 1}),
     ],
 )  # fmt: skip
-def test_merge_patch(document: Any, patch: Any, after: Any) -> None:
+def test_merge_patch_matches_rfc_7386_examples(document: Any, patch: Any, after: Any) -> None:
     assert merge_patch(document, patch) == after
 
 
@@ -51,7 +51,7 @@ def _op(op: str, path: str, **more: object) -> dict[str, object]:
         ([_op("test", "/l/0", value=1), _op("add", "/a~1b~0", value=1)], {"l": [1, 2], "a/b~": 1}),
     ],
 )
-def test_json_patch(operations: list[object], after: object) -> None:
+def test_json_patch_applies_operations_to_a_copy(operations: list[object], after: object) -> None:
     document = {"l": [1, 2]}
 
     assert json_patch(document, operations) == after
@@ -69,7 +69,7 @@ def test_json_patch(operations: list[object], after: object) -> None:
         [_op("copy", "/l/-", **{"from": ""})] * 40,
     ],
 )  # fmt: skip
-def test_a_json_patch_that_cannot_be(operations: Any) -> None:
+def test_invalid_json_patch_is_refused(operations: Any) -> None:
     with pytest.raises(RequestRefused) as refused:
         json_patch({"l": [1, 2]}, operations)
 
@@ -101,7 +101,7 @@ CONTAINERS = {"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b",
         ({"a": {"x": 1}}, {"a": {"$patch": "replace", "y": 1}}, {"a": {"y": 1}}),
     ],
 )  # fmt: skip
-def test_strategic_merge(document: Any, patch: Any, after: Any) -> None:
+def test_strategic_merge_follows_patch_directives(document: Any, patch: Any, after: Any) -> None:
     before = json.dumps(document)
 
     assert strategic_merge(document, patch) == after
@@ -116,18 +116,18 @@ maps = st.recursive(
 
 
 @given(document=maps, patch=maps)
-def test_where_there_are_no_lists_both_merges_agree(document: Any, patch: Any) -> None:
+def test_strategic_and_json_merge_agree_without_lists(document: Any, patch: Any) -> None:
     assert strategic_merge(document, patch) == merge_patch(document, patch)
 
 
 @given(document=maps, patch=maps)
-def test_merging_twice_is_merging_once(document: Any, patch: Any) -> None:
+def test_merge_patch_is_idempotent(document: Any, patch: Any) -> None:
     once = merge_patch(document, patch)
 
     assert merge_patch(once, patch) == once
 
 
-def test_each_media_type_through_the_facade(facade: Facade) -> None:
+def test_facade_accepts_each_patch_type_and_refuses_bad_patches(facade: Facade) -> None:
     facade.ask("POST", RUNS, run("patched", template=TEMPLATE))
     path = f"{RUNS}/patched"
     merged = facade.ask("PATCH", path, {"spec": {"runtime": {"maxDuration": "1h"}}}, headers=MERGE)
@@ -150,13 +150,13 @@ def test_each_media_type_through_the_facade(facade: Facade) -> None:
     assert facade.ask("PATCH", path, {"metadata": None}, headers=MERGE).status == 400
 
 
-def test_core_kinds_take_strategic_patches(facade: Facade) -> None:
+def test_nodes_and_pods_accept_strategic_patches(facade: Facade) -> None:
     facade.ask("POST", "/api/v1/nodes", node("sn"), caller=SYSTEM)
     facade.ask("POST", PODS, pod("sp"), caller=SYSTEM)
     cordoned = facade.ask("PATCH", "/api/v1/nodes/sn", {"spec": {"unschedulable": True}},
                           headers=STRATEGIC, caller=ADMIN)  # fmt: skip
     assert cordoned.json["spec"]["unschedulable"] is True
-    assert cordoned.json["status"]["allocatable"], "the status stays"
+    assert cordoned.json["status"]["allocatable"], "the patch must keep the status"
     ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     status = "/api/v1/nodes/sn/status"
     assert facade.ask("PATCH", status, ready, headers=STRATEGIC, caller=ADMIN).status == 403
@@ -173,7 +173,7 @@ def apply(facade: Facade, obj: Any, manager: str, **query: str) -> Any:
     return facade.ask("PATCH", path, obj, headers=APPLY, fieldManager=manager, **query)
 
 
-def test_server_side_apply(facade: Facade) -> None:
+def test_server_side_apply_tracks_ownership_and_reports_conflicts(facade: Facade) -> None:
     one = budget("ssa", namespaces=["batch"])
     made = apply(facade, one, "first")
     assert made.status == 201
@@ -186,10 +186,10 @@ def test_server_side_apply(facade: Facade) -> None:
     labelled["metadata"]["labels"] = {"a": "b"}  # type: ignore[index]
     labelled["spec"] = {"owner": "org:ai:mm:vision"}
     both = apply(facade, labelled, "second").json
-    assert both["spec"]["namespaces"] == ["batch"], "another's fields stay"
+    assert both["spec"]["namespaces"] == ["batch"], "fields of the other manager must stay"
 
     dropped = apply(facade, budget("ssa"), "first").json
-    assert "namespaces" not in dropped["spec"], "what its manager no longer names goes"
+    assert "namespaces" not in dropped["spec"], "a field that its manager no longer names must go"
     assert dropped["metadata"]["labels"] == {"a": "b"}
     assert dropped["spec"]["owner"] == "org:ai:mm:vision"
 
@@ -202,10 +202,10 @@ def test_server_side_apply(facade: Facade) -> None:
     assert cause["field"] == ".metadata.labels.a"
     assert '"second"' in cause["message"]
     assert apply(facade, other, "third", force="true").json["metadata"]["labels"] == {"a": "c"}
-    assert apply(facade, labelled, "second").status == 409, "it lost the field"
+    assert apply(facade, labelled, "second").status == 409, "the second manager lost the field"
 
 
-def test_other_writes_take_what_they_change(facade: Facade) -> None:
+def test_merge_patch_takes_ownership_of_changed_fields(facade: Facade) -> None:
     apply(facade, budget("taken", namespaces=["batch"]), "first")
     path = f"{BUDGETS}/taken"
     patch = {"spec": {"namespaces": ["night"]}}
@@ -216,13 +216,13 @@ def test_other_writes_take_what_they_change(facade: Facade) -> None:
     assert '"hand"' in refused.json["details"]["causes"][0]["message"]
 
 
-def test_the_first_apply_meets_what_was_there(facade: Facade) -> None:
+def test_first_apply_conflicts_with_different_existing_values(facade: Facade) -> None:
     facade.ask("POST", BUDGETS, budget("old", namespaces=["batch"]))
     assert apply(facade, budget("old", namespaces=["night"]), "first").status == 409
     assert apply(facade, budget("old", namespaces=["batch"]), "first").status == 200
 
 
-def test_an_apply_needs_a_manager_and_sense(facade: Facade) -> None:
+def test_apply_requires_manager_matching_name_and_valid_body(facade: Facade) -> None:
     path = f"{BUDGETS}/x"
     assert facade.ask("PATCH", path, budget("x"), headers=APPLY).status == 422
     assert facade.ask("PATCH", path, budget("y"), headers=APPLY, fieldManager="m").status == 400

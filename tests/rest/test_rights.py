@@ -1,4 +1,4 @@
-"""Rights on owners: what a write needs, and what a caller is told who lacks it."""
+"""Rights on owners: which rights a write needs, and the refusal if one is missing."""
 
 from typing import Any
 
@@ -72,11 +72,13 @@ def with_metadata(obj: dict[str, Any], **metadata: object) -> dict[str, Any]:
         (None, {"kind": "Budget", "spec": {"owner": 1}}, []),
     ],
 )  # fmt: skip
-def test_what_a_write_needs(old: Any, new: Any, needed: list[tuple[OwnerVerb, str]]) -> None:
+def test_write_needs_verbs_on_affected_owners(
+    old: Any, new: Any, needed: list[tuple[OwnerVerb, str]]
+) -> None:
     assert rights_needed(old, new) == needed
 
 
-def test_who_has_them() -> None:
+def test_missing_right_is_found_by_role_and_verb() -> None:
     funder = Caller(user="f", fund=("org:*",))
     assert missing_right(funder, [(FUND, "org:a"), (LEND, "org:a")]) is None
     assert missing_right(funder, [(SPEND, "org:a")]) == (SPEND, "org:a")
@@ -86,7 +88,7 @@ def test_who_has_them() -> None:
     assert rights_to_delete(run("r")) == []
 
 
-def test_nobody_invents_money(facade: Facade) -> None:
+def test_budget_writes_need_fund_and_lending_needs_lend(facade: Facade) -> None:
     refused = facade.ask("POST", BUDGETS, budget("mint"), caller=LENDER)
     assert refused.status == 403
     message = refused.json["message"]
@@ -107,8 +109,8 @@ def test_nobody_invents_money(facade: Facade) -> None:
     assert facade.ask("DELETE", path, caller=ANN).status == 200
 
 
-def test_nobody_decides_what_becomes_of_anothers_object(facade: Facade) -> None:
-    """A finalizer keeps a Budget from going away, and taking it off lets it go."""
+def test_metadata_edits_need_verb_on_owner(facade: Facade) -> None:
+    """A finalizer delays the deletion of a Budget; the deletion completes without it."""
     held: list[dict[str, object]] = [
         {"finalizers": ["example.org/mine"]}, {"labels": {"team": "x"}},
         {"annotations": {"note": "x"}},
@@ -129,7 +131,7 @@ def test_nobody_decides_what_becomes_of_anothers_object(facade: Facade) -> None:
         assert facade.ask("PATCH", path, off, headers=MERGE, caller=SYSTEM).status == 200
 
 
-def test_nobody_spends_anothers_money(facade: Facade) -> None:
+def test_run_writes_need_spend_on_owner_except_stop(facade: Facade) -> None:
     assert facade.ask("POST", RUNS, run("spent"), caller=ANN).status == 201
     rich = run("rich", owner="org:rich")
     refused = facade.ask("POST", RUNS, rich, caller=ANN)
@@ -143,8 +145,8 @@ def test_nobody_spends_anothers_money(facade: Facade) -> None:
     assert facade.ask("PATCH", f"{RUNS}/rich", stop, headers=MERGE, caller=ANN).status == 200
 
 
-def test_nobody_takes_over_the_run_of_another_owner(facade: Facade) -> None:
-    """An edit needs the verb on the owner before it, and only a few fields can be edited at all."""
+def test_run_of_another_owner_cannot_be_taken_over(facade: Facade) -> None:
+    """An edit needs the verb on the previous owner, and only a few fields can be edited at all."""
     elastic = {"minTotalGPUs": 8, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 8}
     assert facade.ask("POST", RUNS, run("taken", malleable=elastic), caller=ADMIN).status == 201
     ben = Caller(user="ben", namespaces=("vision",), spend=("org:b",))
@@ -159,7 +161,7 @@ def test_nobody_takes_over_the_run_of_another_owner(facade: Facade) -> None:
     assert [each["field"] for each in refused.json["details"]["causes"]] == ["spec.owner"]
 
 
-def test_reviews_agree_with_what_happens(facade: Facade) -> None:
+def test_access_reviews_agree_with_enforcement(facade: Facade) -> None:
     review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     cases = [
         (ANN, "create", "runs", "vision", True), (ANN, "create", "runs", "audio", False),

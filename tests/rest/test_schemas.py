@@ -1,4 +1,4 @@
-"""The schemas say what the checks check: every field, and no other."""
+"""The schemas and the manifest checks know the same fields."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -19,7 +19,7 @@ from leasehold.adapters.rest.field_validation import check_fields
 from leasehold.adapters.rest.openapi import documents
 from leasehold.core.objects.manifests import check_manifest
 
-# The examples of the design, as they stand there.
+# The examples of the design, unchanged.
 BUDGET = """
 apiVersion: rq.davidlangworthy.io/v1
 kind: Budget
@@ -83,13 +83,13 @@ def strict(mode: str = "Strict") -> Request:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each["kind"])
-def test_the_examples_are_legal_both_ways(example: Any) -> None:
+def test_examples_pass_manifest_check_and_schema(example: Any) -> None:
     assert check_manifest(example) == []
     check_fields(strict(), resource_of(example["kind"]), deepcopy(example))
 
 
 def closed_places(value: Any, schema: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every mapping of an example that may have no other fields than the schema's."""
+    """Yield the path of every mapping of an example that allows no fields outside the schema."""
     if isinstance(value, list):
         for index, each in enumerate(value):
             yield from closed_places(each, schema["items"], (*path, index))
@@ -102,7 +102,7 @@ def closed_places(value: Any, schema: Any, path: tuple[Any, ...] = ()) -> Iterat
 
 
 def described(schema: Any, path: str = "") -> Iterator[str]:
-    """Every field of a schema, by path."""
+    """Yield the path of every field of a schema."""
     for key, each in schema.get("properties", {}).items():
         yield f"{path}.{key}"
         yield from described(each, f"{path}.{key}")
@@ -128,7 +128,9 @@ PLACES = [
 
 
 @given(where=st.sampled_from(PLACES), name=st.from_regex(r"[a-z][A-Za-z]{3,12}", fullmatch=True))
-def test_an_unknown_field_is_unknown_to_both(where: tuple[Any, tuple[Any, ...]], name: str) -> None:
+def test_unknown_field_is_unknown_to_manifest_check_and_schema(
+    where: tuple[Any, tuple[Any, ...]], name: str
+) -> None:
     example, place = where
     spoiled = deepcopy(example)
     holder = spoiled
@@ -148,8 +150,8 @@ def test_an_unknown_field_is_unknown_to_both(where: tuple[Any, tuple[Any, ...]],
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each["kind"])
-def test_the_examples_have_every_field_of_the_schema(example: Any) -> None:
-    """So that a field which the checks no longer know is found by the test above."""
+def test_examples_use_every_field_of_the_schema(example: Any) -> None:
+    """With this, the test above also finds a field that the checks no longer know."""
     fields = {
         path
         for path in described(schema_of(example["kind"])["properties"]["spec"], ".spec")
@@ -160,7 +162,7 @@ def test_the_examples_have_every_field_of_the_schema(example: Any) -> None:
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.kind)
-def test_every_field_is_described(resource: Any) -> None:
+def test_every_schema_field_has_description(resource: Any) -> None:
     def undescribed(schema: Any, path: str) -> Iterator[str]:
         for key, each in schema.get("properties", {}).items():
             if not each.get("description"):
@@ -172,7 +174,7 @@ def test_every_field_is_described(resource: Any) -> None:
     assert list(undescribed(schema_of(resource.kind), resource.kind)) == []
 
 
-def test_what_is_unknown_is_dropped_where_it_is_not_refused() -> None:
+def test_unknown_fields_are_dropped_in_warn_and_ignore_modes() -> None:
     obj = run("r", zork={"a": 1})
     obj["zonk"] = 1
     request = strict("Warn")
@@ -186,7 +188,7 @@ def test_what_is_unknown_is_dropped_where_it_is_not_refused() -> None:
     assert listed == budget("b")
 
 
-def test_there_is_a_document_for_every_group() -> None:
+def test_every_api_group_has_openapi_document() -> None:
     assert set(documents()) == {
         "api/v1",
         "apis/coordination.k8s.io/v1",

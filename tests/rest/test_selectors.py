@@ -1,4 +1,4 @@
-"""Selectors against their meaning, and rehearsals against every store."""
+"""The meaning of selectors, and rehearsed (dry-run) writes on every store."""
 
 import asyncio
 from pathlib import Path
@@ -50,7 +50,7 @@ in=1                     in=1       yes
 
 
 @pytest.mark.parametrize("line", SELECTORS.strip().splitlines())
-def test_label_selectors(line: str) -> None:
+def test_label_selector_matches(line: str) -> None:
     selector, labels, verdict = (part.strip() for part in line.rsplit(None, 2))
     obj = run("r")
     if labels != "-":
@@ -73,7 +73,7 @@ def test_label_selectors(line: str) -> None:
         ("metadata.namespace=", True),
     ],
 )  # fmt: skip
-def test_field_selectors(fields: str, verdict: bool) -> None:
+def test_field_selector_matches(fields: str, verdict: bool) -> None:
     matches = parse_selectors(resource_of("Lease"), "", fields)
     assert matches is not None
     assert matches(lease("l")) is verdict
@@ -84,7 +84,7 @@ def test_field_selectors(fields: str, verdict: bool) -> None:
     (False, "spec.unschedulable=false", True), (True, "spec.unschedulable=false", False),
     (True, "spec.unschedulable!=false", True),
 ])  # fmt: skip
-def test_a_node_that_says_nothing_takes_work(
+def test_node_without_unschedulable_field_matches_as_schedulable(
     cordoned: bool | None, selector: str, verdict: bool
 ) -> None:
     spec = {} if cordoned is None else {"unschedulable": cordoned}
@@ -104,7 +104,9 @@ terms = st.lists(
 
 
 @given(labels=labels, terms=terms)
-def test_terms_are_joined_by_and(labels: dict[str, str], terms: list[tuple[str, str, str]]) -> None:
+def test_label_selector_terms_are_joined_by_and(
+    labels: dict[str, str], terms: list[tuple[str, str, str]]
+) -> None:
     obj = run("r")
     obj["metadata"]["labels"] = labels  # type: ignore[index]
     matches = parse_selectors(
@@ -125,12 +127,12 @@ def test_terms_are_joined_by_and(labels: dict[str, str], terms: list[tuple[str, 
         (3 * DAY + 5 * HOUR, "3d5h"), (9 * DAY, "9d"), (800 * DAY, "2y70d"), (4000 * DAY, "10y"),
     ],
 )  # fmt: skip
-def test_ages_are_written_as_kubectl_does(span: int, shown: str) -> None:
+def test_ages_are_formatted_like_kubectl(span: int, shown: str) -> None:
     assert human_span(span) == shown
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_a_rehearsal_answers_and_leaves_no_trace(kind: str, tmp_path: Path) -> None:
+def test_store_rehearsal_answers_and_changes_nothing(kind: str, tmp_path: Path) -> None:
     async def story(store: ObjectStore) -> None:
         watch = store.watch("Run", 0)
         dry = await store.create(run("r"), rehearse=True)

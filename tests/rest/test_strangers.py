@@ -1,4 +1,4 @@
-"""Whoever has no token, a wrong one, or one for another namespace gets nothing at all."""
+"""Callers with no token, a wrong token, or a token for another namespace get nothing."""
 
 import pytest
 from tests.rest.facade import (
@@ -43,7 +43,7 @@ def secrets(facade: Facade) -> None:
 @pytest.mark.parametrize(
     "token", ["", "Bearer wrong", "Bearer ", "Basic cm9vdDpyb290", "Bearer \xff"]
 )
-def test_without_a_good_token_there_is_nothing(facade: Facade, token: str) -> None:
+def test_request_without_valid_token_is_unauthorized_everywhere(facade: Facade, token: str) -> None:
     before = facade.store.version
     for method in METHODS:
         for path in PATHS:
@@ -56,14 +56,14 @@ def test_without_a_good_token_there_is_nothing(facade: Facade, token: str) -> No
     assert facade.store.version == before
 
 
-def test_a_token_in_the_url_is_none(facade: Facade) -> None:
+def test_token_in_url_is_rejected(facade: Facade) -> None:
     token = facade.token(ADMIN)
 
     assert facade.ask("GET", RUNS, caller=None, token=token).status == 401
     assert facade.ask("GET", RUNS, caller=None, access_token=token).status == 401
 
 
-def test_health_needs_no_token_and_tells_nothing_else(facade: Facade) -> None:
+def test_health_needs_no_token_but_hides_details_without_one(facade: Facade) -> None:
     for name in ("healthz", "livez", "readyz"):
         assert facade.ask("GET", f"/{name}", caller=None).body == b"ok"
     assert facade.ask("GET", "/readyz/store", caller=None).status == 404
@@ -96,7 +96,7 @@ def test_health_needs_no_token_and_tells_nothing_else(facade: Facade) -> None:
         ("POST", "/api/v1/namespaces"), ("DELETE", "/api/v1/namespaces/vision"),
     ],
 )  # fmt: skip
-def test_another_namespace_is_closed(facade: Facade, method: str, path: str) -> None:
+def test_caller_of_another_namespace_is_forbidden(facade: Facade, method: str, path: str) -> None:
     before = facade.store.version
     body = run("mine") if method in ("POST", "PUT") else {} if method == "PATCH" else None
     headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
@@ -109,7 +109,7 @@ def test_another_namespace_is_closed(facade: Facade, method: str, path: str) -> 
     assert facade.store.version == before
 
 
-def test_a_viewer_writes_nothing(facade: Facade) -> None:
+def test_viewer_can_read_but_not_write(facade: Facade) -> None:
     assert facade.ask("GET", f"{RUNS}/secret", caller=VIEWER).status == 200
     for method, path, body in (
         ("POST", RUNS, run("mine")), ("DELETE", f"{RUNS}/secret", None),
@@ -118,7 +118,7 @@ def test_a_viewer_writes_nothing(facade: Facade) -> None:
         assert facade.ask(method, path, body, caller=VIEWER).status == 403
 
 
-def test_what_the_ledger_writes_nobody_else_does(facade: Facade) -> None:
+def test_ledger_objects_and_statuses_cannot_be_written_by_users(facade: Facade) -> None:
     for caller in (ADMIN, BOB):
         for plural in ("leases", "resolutions", "ledgerheads", "ledgerbatches"):
             for method, path in (("POST", ""), ("DELETE", "/x"), ("DELETE", "")):
@@ -138,7 +138,7 @@ def test_what_the_ledger_writes_nobody_else_does(facade: Facade) -> None:
      "%ff%fe", "secret%2fstatus", "%2e%2e%2fsecret", "SECRET", "secret%20", "%252e%252e", "~", "-",
      "store.db", "a" * 300],
 )  # fmt: skip
-def test_no_name_reaches_anything_else(facade: Facade, name: str) -> None:
+def test_hostile_name_in_url_reaches_nothing(facade: Facade, name: str) -> None:
     before = facade.store.version
     for path in (
         f"{RUNS}/{name}", f"{PODS}/{name}/log", f"{OURS}/namespaces/{name}/runs/secret",
@@ -154,14 +154,14 @@ def test_no_name_reaches_anything_else(facade: Facade, name: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/../../etc/passwd", "//etc/passwd", "/api/v1/../../x", "/.", "/api/v1//nodes"]
 )
-def test_no_path_leads_out(facade: Facade, path: str) -> None:
+def test_path_traversal_is_not_found(facade: Facade, path: str) -> None:
     answer = facade.ask("GET", path)
 
     assert answer.status == 404
     assert answer.json["reason"] == "NotFound"
 
 
-def test_names_in_manifests_are_checked(facade: Facade) -> None:
+def test_invalid_names_in_manifests_are_refused(facade: Facade) -> None:
     for name in ("../x", "a/b", "", "A", "a\x00b", "..", "a" * 254):
         answer = facade.ask("POST", RUNS, run(name))
         assert answer.status == 422, name
@@ -170,7 +170,7 @@ def test_names_in_manifests_are_checked(facade: Facade) -> None:
     assert facade.ask("POST", "/api/v1/namespaces", namespace).status == 422
 
 
-def test_a_token_that_is_revoked_or_expired_is_none(facade: Facade) -> None:
+def test_revoked_or_expired_token_is_unauthorized(facade: Facade) -> None:
     gone = Caller(user="gone", namespaces=("vision",))
     assert facade.ask("GET", RUNS, caller=gone).status == 200
     facade.tokens.revoke("gone")
@@ -180,7 +180,7 @@ def test_a_token_that_is_revoked_or_expired_is_none(facade: Facade) -> None:
     assert facade.ask("GET", RUNS, caller=None, headers=header).status == 401
 
 
-def test_nobody_is_somebody_else(facade: Facade) -> None:
+def test_impersonation_headers_are_refused(facade: Facade) -> None:
     for name in ("Impersonate-User", "Impersonate-Group", "Impersonate-Extra-x"):
         answer = facade.ask("GET", RUNS, caller=ADMIN, headers={name: "loop"})
         assert answer.status == 403

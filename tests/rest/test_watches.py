@@ -1,4 +1,4 @@
-"""Watches over a real connection: what comes first, what comes next, and how they end."""
+"""Watches over a real connection: the first events, later events, and how a watch ends."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 class Watching:
-    """Events as they arrive; `next` waits for one."""
+    """The events of one watch as they arrive; `next` waits for the next event."""
 
     def __init__(self, facade: Facade, path: str, **query: str) -> None:
         self._connection = facade.connection()
@@ -66,7 +66,7 @@ def label(facade: Facade, name: str, **labels: str | None) -> None:
     assert facade.ask("PATCH", f"{RUNS}/{name}", body, headers=MERGE).status == 200
 
 
-def test_from_a_version_only_what_changes_after_it(facade: Facade, watching: Any) -> None:
+def test_watch_from_version_sends_only_later_changes(facade: Facade, watching: Any) -> None:
     facade.ask("POST", RUNS, run("before"))
     watch = watching(RUNS, resourceVersion=str(facade.store.version))
     assert watch.response.status == 200
@@ -78,7 +78,7 @@ def test_from_a_version_only_what_changes_after_it(facade: Facade, watching: Any
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
-def test_without_a_version_all_there_is_comes_first(
+def test_watch_without_version_sends_existing_objects_first(
     facade: Facade, watching: Any, query: dict[str, str]
 ) -> None:
     facade.ask("POST", RUNS, run("a"))
@@ -90,7 +90,7 @@ def test_without_a_version_all_there_is_comes_first(
     assert watch.names(1) == [("ADDED", "c")]
 
 
-def test_a_streamed_list_ends_with_one_bookmark(facade: Facade, watching: Any) -> None:
+def test_initial_events_end_with_one_bookmark(facade: Facade, watching: Any) -> None:
     facade.ask("POST", RUNS, run("s"))
     watch = watching(RUNS, **INITIAL, fieldSelector="metadata.name=s")
     assert watch.names(1) == [("ADDED", "s")]
@@ -107,7 +107,9 @@ def test_a_streamed_list_ends_with_one_bookmark(facade: Facade, watching: Any) -
     assert empty.next()["type"] == "BOOKMARK"
 
 
-def test_a_selector_translates(facade: Facade, watching: Any) -> None:
+def test_selector_watch_turns_label_changes_into_added_and_deleted(
+    facade: Facade, watching: Any
+) -> None:
     facade.ask("POST", RUNS, run("t"))
     facade.ask("POST", RUNS, run("never"))
     for has_version in (False, True):
@@ -125,7 +127,7 @@ def test_a_selector_translates(facade: Facade, watching: Any) -> None:
         facade.ask("POST", RUNS, run("t"))
 
 
-def test_another_namespace_is_not_told(facade: Facade, watching: Any) -> None:
+def test_watch_omits_objects_of_other_namespaces(facade: Facade, watching: Any) -> None:
     watch = watching(PODS, resourceVersion=str(facade.store.version))
     elsewhere = PODS.replace("vision", "audio")
     facade.ask("POST", elsewhere, pod("quiet", namespace="audio"), caller=SYSTEM)
@@ -135,7 +137,7 @@ def test_another_namespace_is_not_told(facade: Facade, watching: Any) -> None:
     facade.ask("DELETE", f"{PODS}/loud", gracePeriodSeconds="0")
 
 
-def test_under_a_table_the_columns_come_once(facade: Facade, watching: Any) -> None:
+def test_table_watch_sends_column_definitions_once(facade: Facade, watching: Any) -> None:
     watch = watching(RUNS, table="yes", resourceVersion=str(facade.store.version))
     facade.ask("POST", RUNS, run("one"))
     facade.ask("POST", RUNS, run("two"))
@@ -146,7 +148,9 @@ def test_under_a_table_the_columns_come_once(facade: Facade, watching: Any) -> N
     assert [each["rows"][0]["cells"][0] for each in (first, second)] == ["one", "two"]
 
 
-def test_a_lost_place_is_an_error_in_the_stream(facade: Facade, watching: Any) -> None:
+def test_watch_from_unknown_version_sends_expired_error_and_ends(
+    facade: Facade, watching: Any
+) -> None:
     future = watching(RUNS, resourceVersion=str(facade.store.version + 1000))
 
     event = future.next()
@@ -155,13 +159,13 @@ def test_a_lost_place_is_an_error_in_the_stream(facade: Facade, watching: Any) -
     assert future.next() is None
 
 
-def test_its_time_is_its_end(facade: Facade, watching: Any) -> None:
+def test_watch_ends_after_timeout_seconds(facade: Facade, watching: Any) -> None:
     watch = watching(RUNS, resourceVersion=str(facade.store.version), timeoutSeconds="1")
 
     assert watch.next() is None
 
 
-def test_whoever_hangs_up_leaves_nothing_behind(facade: Facade) -> None:
+def test_watch_is_closed_when_client_hangs_up(facade: Facade) -> None:
     watch = Watching(facade, RUNS, resourceVersion=str(facade.store.version))
     watch.close()
     done = threading.Event()
@@ -173,7 +177,9 @@ def test_whoever_hangs_up_leaves_nothing_behind(facade: Facade) -> None:
     assert due
 
 
-def test_a_stop_ends_what_would_go_on(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_server_stop_ends_open_watches_and_followed_logs(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     facade = Facade(tmp_path_factory.mktemp("stopped"))
     ended: list[bytes] = []
     with facade:
@@ -197,10 +203,10 @@ def test_a_stop_ends_what_would_go_on(tmp_path_factory: pytest.TempPathFactory) 
     assert ended == [b"", b""]
 
 
-def test_a_namespace_that_goes_takes_its_contents_along(
+def test_deleted_namespace_removes_its_runs_then_pods_across_restart(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Runs first; held by their finalizers, also over a restart."""
+    """Runs go first; a finalizer holds one of them, also across a restart."""
     with Facade(tmp_path_factory.mktemp("going")) as facade:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}}
         facade.ask("POST", "/api/v1/namespaces", namespace)
@@ -213,7 +219,9 @@ def test_a_namespace_that_goes_takes_its_contents_along(
         assert going["status"]["phase"] == "Terminating"
         assert watch.names(1) == [("MODIFIED", "held")]
         watch.close()
-        assert facade.ask("GET", f"{PODS}/p").status == 200, "pods end with their runs"
+        assert facade.ask("GET", f"{PODS}/p").status == 200, (
+            "pods must stay until their runs have ended"
+        )
         assert facade.ask("POST", RUNS, run("late")).status == 403
 
         facade.restart()
@@ -226,7 +234,7 @@ def test_a_namespace_that_goes_takes_its_contents_along(
         assert facade.ask("GET", f"{PODS}/p").status == 404
 
 
-def test_one_object_is_watched_by_its_name_and_not_by_its_path(
+def test_single_object_is_watched_by_field_selector_not_by_path(
     facade: Facade, watching: Any
 ) -> None:
     facade.ask("POST", RUNS, run("single"))

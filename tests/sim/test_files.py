@@ -1,4 +1,4 @@
-"""Plans as scenario files: what a shrunk failure leaves behind plays, and fails, by itself."""
+"""Plans as scenario files: the file of a shrunk failure plays, and fails, by itself."""
 
 import os
 from pathlib import Path
@@ -7,13 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from leasehold.cli.main import main
-from leasehold.shell.tenure import StoreTenures
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
+from leasehold.shell.leadership.tenure import StoreTenures
+from leasehold.sim.faults.file import plan_of, scenario_of
+from leasehold.sim.faults.plan import draw_plan
+from leasehold.sim.faults.play import play
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.trouble import Profile
-from leasehold.sim.storm.file import plan_of, scenario_of
-from leasehold.sim.storm.plan import draw_plan
-from leasehold.sim.storm.play import play
 
 HEAD = """title: t
 fleet: [{domain: a, nodes: 1, gpus: 8, flavor: H, region: r, cluster: c}]
@@ -21,7 +21,7 @@ fleet: [{domain: a, nodes: 1, gpus: 8, flavor: H, region: r, cluster: c}]
 
 
 @pytest.mark.parametrize("profile", [Profile.HUNTER, Profile.LIVENESS])
-def test_a_plan_and_its_file_are_the_same_history(profile: Profile) -> None:
+def test_plan_and_its_file_give_the_same_history(profile: Profile) -> None:
     plan = draw_plan(3, profile=profile)
     text = scenario_of(plan, "Three")
     read = plan_of(parse_story(text, "f.yaml"), text)
@@ -30,14 +30,14 @@ def test_a_plan_and_its_file_are_the_same_history(profile: Profile) -> None:
     assert play(read).digest == play(plan).digest
 
 
-def test_a_planted_bug_leaves_a_scenario_that_fails_alone(
+def test_planted_bug_leaves_a_scenario_that_fails_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hasty(self: StoreTenures, key: str, *_: object, **__: object) -> None:
-        """Nobody waits for anybody."""
+    def never_refuse(self: StoreTenures, key: str, *_: object, **__: object) -> None:
+        """Grant every request, without waiting for the holder."""
 
     with monkeypatch.context() as planted:
-        planted.setattr(StoreTenures, "_refusal", hasty)
+        planted.setattr(StoreTenures, "_refusal", never_refuse)
         asked = ["sim", "--seed", "5", "--shrink", "--keep", str(tmp_path)]
         shrunk = CliRunner().invoke(main, asked)
         assert shrunk.exit_code == 1, shrunk.output
@@ -53,7 +53,7 @@ def test_a_planted_bug_leaves_a_scenario_that_fails_alone(
     assert held.output.rstrip().endswith("everything held")
 
 
-def test_a_story_with_trouble_is_played_in_memory_only(tmp_path: Path) -> None:
+def test_story_with_trouble_is_refused_with_another_store(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(f"{HEAD}trouble: {{seed: 1, lasts: 1m}}\nsteps: []\n")
     said = CliRunner().invoke(main, ["sim", "scenario", str(file), "--store", "sqlite"])
@@ -74,7 +74,7 @@ def test_a_story_with_trouble_is_played_in_memory_only(tmp_path: Path) -> None:
          "did you mean activationLead"),
     ],
 )  # fmt: skip
-def test_mistakes_in_trouble_are_named(written: str, remedy: str) -> None:
+def test_mistakes_in_trouble_are_reported_with_remedy(written: str, remedy: str) -> None:
     with pytest.raises(BadFile) as caught:
         parse_story(HEAD + written, "f.yaml")
     assert remedy in str(caught.value)
@@ -90,7 +90,7 @@ def test_mistakes_in_trouble_are_named(written: str, remedy: str) -> None:
         ("{harm: pause, who: leader, point: lunch}", "write before or after a call"),
     ],
 )
-def test_mistakes_in_attacks_are_named(attack: str, remedy: str) -> None:
+def test_mistakes_in_attacks_are_reported_with_remedy(attack: str, remedy: str) -> None:
     step = f"trouble: {{seed: 1, lasts: 1m}}\nsteps:\n  - {{at: 1s, attack: {attack}}}\n"
     with pytest.raises(BadFile) as caught:
         parse_story(HEAD + step, "f.yaml")

@@ -1,4 +1,4 @@
-"""What simulations found, or planted bugs showed to be missing, each as a small plan."""
+"""Defects that simulations found or planted bugs pointed to, each as a small plan."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from leasehold.core.units import MINUTE, SECOND
+from leasehold.sim.faults.file import plan_of
+from leasehold.sim.faults.plan import FaultPlan
+from leasehold.sim.faults.play import play
 from leasehold.sim.scenario.parse import load_story, parse_story
 from leasehold.sim.scenario.trouble import ANY, LEADER, RECOVERING, Attack, Harm, Profile
-from leasehold.sim.storm.file import plan_of
-from leasehold.sim.storm.plan import StormPlan
-from leasehold.sim.storm.play import play
 
 pytestmark = pytest.mark.long
 
@@ -19,9 +19,9 @@ MAKES = "before make Pod"
 FOUND = Path(__file__).resolve().parent / "found"
 
 
-def kept_plan(name: str) -> StormPlan:
-    """A plan as it was when it failed: what seeds draw may change, and this does not."""
-    return msgspec.json.decode((FOUND / f"{name}.json").read_bytes(), type=StormPlan)
+def kept_plan(name: str) -> FaultPlan:
+    """Return a plan as it was when it failed: a seed may draw another plan in future."""
+    return msgspec.json.decode((FOUND / f"{name}.json").read_bytes(), type=FaultPlan)
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,13 @@ def kept_plan(name: str) -> StormPlan:
     [("before create Resolution", 17), ("before create Resolution", 40),
      ("after create Resolution", 40)],
 )  # fmt: skip
-def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str, lasts: int) -> None:
-    """It woke up, found a Resolution of that name which was not its own, and put its own there. The
-    shorter pause ends while the next one is between its proof and its commit."""
+def test_deposed_leader_leaves_its_successors_resolution_alone(point: str, lasts: int) -> None:
+    """Once, a leader woke up, found another leader's Resolution of that name, and replaced it.
+
+    The shorter pause ends while the successor is between its Resolution and its commit.
+    """
     file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=1,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),
@@ -48,12 +50,14 @@ def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str, lasts:
 
 
 @pytest.mark.parametrize("seed", [1, 6])
-def test_a_stranger_s_proof_is_not_taken_for_ours(seed: int) -> None:
-    """Nobody's yet: two stand still before they publish, and the one that was deposed goes on first
-    and publishes its own. The next owner finds that one under its name."""
+def test_leader_does_not_adopt_a_resolution_of_a_deposed_leader(seed: int) -> None:
+    """Two leaders are paused before they publish, and the deposed one continues first.
+
+    It publishes its own Resolution, which the new leader then finds under the same name.
+    """
     file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
     point = "before create Resolution"
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),
@@ -69,13 +73,15 @@ def test_a_stranger_s_proof_is_not_taken_for_ours(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_whoever_was_deposed_while_it_recovered_removes_no_proof(seed: int) -> None:
-    """It had sealed and read the chain, and stood still; what the next owner had published and
-    committed meanwhile it took for left over, since no batch that it knew of names it. (Seed
-    1102263051812, when that drew no attacks that lie in wait.)"""
+def test_leader_deposed_during_its_recovery_removes_no_resolution(seed: int) -> None:
+    """Once, it had sealed and read the chain, and was paused while its successor committed.
+
+    It then took the successor's Resolution for a leftover, since no batch that it knew named it.
+    (Seed 1102263051812, when seeds drew no attacks at a point.)
+    """
     file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
     cut_at = 75 * MINUTE
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),
@@ -107,9 +113,9 @@ steps:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("fault", ["refuse", "lose-request"])
-def test_a_pod_that_could_not_be_made_is_made_a_moment_later(seed: int, fault: str) -> None:
-    """Nobody waits until its start has taken too long: that would be another attempt."""
-    plan = StormPlan(
+def test_pod_that_could_not_be_made_is_made_soon_in_the_same_attempt(seed: int, fault: str) -> None:
+    """The leader must not wait for the bind timeout: that would begin another attempt."""
+    plan = FaultPlan(
         seed=seed, profile=Profile.UNIFORM, story=SMALL, trouble=8 * MINUTE, store={fault: 0.5}
     )
     outcome = play(plan)
@@ -129,10 +135,12 @@ steps:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_whoever_was_deposed_before_it_made_a_pod_gives_it_no_node(seed: int) -> None:
-    """It stood still, with a clock that nearly did, too; the next one was told meanwhile that the
-    run is not wanted any more, and gave its place away. The pod that comes late must not run."""
-    plan = StormPlan(
+def test_leader_deposed_before_it_makes_a_pod_does_not_bind_it(seed: int) -> None:
+    """A leader with a very slow clock is paused; meanwhile its successor gives the place away.
+
+    The successor knew that the run was cancelled. The late pod must not run.
+    """
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.BREAKING,
         story=WANTED_BY_TWO,
@@ -157,10 +165,12 @@ steps:
 """  # noqa: E501 - a step a line, as the generator writes them
 
 
-def test_silence_is_no_longer_than_it_was_for_whoever_sees_it() -> None:
-    """Whoever took over had a clock that was ahead: by that the node had been silent for long, and
-    what ran there was moved to its spare while it still ran."""
-    plan = StormPlan(
+def test_new_leader_with_a_fast_clock_does_not_count_silence_too_early() -> None:
+    """Once, by the fast clock of a new leader the node had been silent for long.
+
+    Its pod was moved to the spare while the pod still ran.
+    """
+    plan = FaultPlan(
         seed=1,
         profile=Profile.UNIFORM,
         story=SILENCE,
@@ -179,10 +189,12 @@ def test_silence_is_no_longer_than_it_was_for_whoever_sees_it() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4])
-def test_tenure_is_counted_from_before_a_renewal_was_sent(seed: int) -> None:
-    """The answer to one was lost, and two seconds later the record told that it had been written;
-    then nobody was reached any more. The clocks differ by as much as tenure allows."""
-    plan = StormPlan(
+def test_tenure_is_counted_from_before_its_renewal_was_sent(seed: int) -> None:
+    """The answer to a renewal is lost, and the leader reads two seconds later that it was written.
+
+    Then the leader is disconnected. The clocks differ by as much as the tenure's margins allow.
+    """
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.UNIFORM,
         story=SMALL,
@@ -207,70 +219,84 @@ def test_tenure_is_counted_from_before_a_renewal_was_sent(seed: int) -> None:
     assert [each.handed_over for each in outcome.take_overs] == [False]
 
 
-def test_what_a_lot_ends_is_not_refinanced_first() -> None:
-    """Of a family's run that was drawn, one lease had just been moved to another payer: it was
-    marked although it was closed."""
+def test_lease_of_a_drawn_run_is_not_refinanced_first() -> None:
+    """Once, a lease of a drawn run had just been refinanced, and was marked though closed."""
     assert play(kept_plan("a-lot-ends-what-moved")).problems == []
 
 
-def test_what_a_blocked_reservation_held_is_seen_without_being_asked_for() -> None:
-    """Its time came, it found no payer and was blocked; whoever could have what it had held, and
-    had been considered before it, was reserved by the next turn, which nobody asked for."""
+def test_place_freed_by_a_blocked_reservation_is_noticed_without_an_event() -> None:
+    """Once, a due reservation found no payer and was blocked after other runs had been considered.
+
+    A run that could use its place was reserved only in the next turn, which nothing requested.
+    """
     assert play(kept_plan("blocked-lets-others-in")).problems == []
 
 
-def test_room_that_is_awaited_in_vain_is_made_by_cuts_in_time() -> None:
-    """A lease that was ending was to make the room, and its node stayed silent: after the drain
-    timeout others are cut, and nobody woke the loop for that."""
+def test_start_whose_awaited_node_stays_silent_preempts_others_in_time() -> None:
+    """An ending lease should free the GPUs, but its node stays silent.
+
+    After the drain timeout others are preempted; once, nothing woke the loop for that.
+    """
     assert play(kept_plan("who-does-not-go-is-given-up")).problems == []
 
 
-def test_a_leader_whose_clock_ran_ahead_is_judged_by_the_ledger_s_time() -> None:
-    """Its leases ended in what was the future for everybody else."""
+def test_leader_with_a_fast_clock_is_judged_by_the_ledgers_time() -> None:
+    """Its leases ended in the future of all other processes."""
     assert play(kept_plan("a-leader-ahead-of-time")).problems == []
 
 
-def test_what_is_due_on_the_minute_is_not_restless() -> None:
-    """A reservation's time came in the very millisecond in which everything had to be at rest."""
+def test_reservation_due_at_the_deadline_for_rest_is_no_problem() -> None:
+    """A reservation became due in the same millisecond in which all had to be at rest."""
     assert play(kept_plan("on-the-minute")).problems == []
 
 
-def test_whoever_tries_again_rests_in_between() -> None:
-    """A run's pods were made, and news of them came late: its status stayed untold, and as long as
-    another's bind was refused the loop went round without a pause."""
+def test_loop_pauses_between_retries_of_a_refused_bind() -> None:
+    """Once, news of a run's new pods came late, and the run's status was not written.
+
+    While the bind of another run was refused, the loop went round without a pause.
+    """
     assert play(kept_plan("who-tries-again-rests")).problems == []
 
 
-def test_a_run_does_not_grow_while_a_pod_waits_for_its_spare() -> None:
-    """A filler still sat on the spare of a group that had lost a pod: its run, which wanted to be
-    wider, counted with a part of a group, and the controller stopped."""
+def test_run_does_not_grow_while_a_pod_waits_for_its_spare() -> None:
+    """Once, a filler still used the spare of a group that had lost a pod.
+
+    The run desired more GPUs, was counted with a part of a group, and the controller stopped.
+    """
     assert play(kept_plan("no-growth-beside-a-vacancy")).problems == []
 
 
-def test_an_overdue_lease_is_no_part_of_a_promise() -> None:
-    """A pod had not gone for long, and nobody had planned with its place; the check that plans are
-    kept put somebody's room there, and missed it where a known start was to be."""
+def test_check_of_kept_plans_ignores_overdue_leases() -> None:
+    """Once, a pod stayed long after its deadline, and no plan counted on its place.
+
+    The check that plans are kept counted on it, and missed it where a start was known.
+    """
     assert play(kept_plan("nobody-plans-with-the-overdue")).problems == []
 
 
-def test_a_filler_that_others_would_pay_for_goes_with_its_spare() -> None:
-    """An owner took its envelope back: a filler was moved to another payer, and then told to end
-    with the spare under it. What `--shrink` left of seed 1000029."""
+def test_filler_ends_with_its_spare_and_is_not_refinanced_first() -> None:
+    """Once, an owner took its envelope back: a filler was refinanced and then ended with its spare.
+
+    The plan is what `--shrink` left of seed 1000029.
+    """
     text = (FOUND / "a-filler-goes-with-its-spare.yaml").read_text(encoding="utf-8")
     assert play(plan_of(parse_story(text, "found"), text)).problems == []
 
 
-def test_what_we_made_is_there_though_an_older_list_has_it_not() -> None:
-    """The watch of pods had broken, a list was read, a pod was made and answered for, and then the
-    list came: its run lost it, as if somebody had deleted it. And the kubelet, busy with others,
-    never told that the pod had ended."""
+def test_pod_missing_from_an_older_list_is_not_lost() -> None:
+    """Once, the watch of pods broke, a list was read, a pod was made, and then the list arrived.
+
+    The run lost the pod as if another client had deleted it. Besides, the busy kubelet never
+    reported that the pod had ended.
+    """
     assert play(kept_plan("what-we-made-is-there")).problems == []
 
 
-def test_an_owner_takes_no_known_start_from_one_ahead() -> None:
-    """Its family was going, and others would have to leave besides: it was kept all that it would
-    have then, and one ahead, whose start was known, found too little beside that. (Seed
-    1102456420996.)"""
+def test_reclaim_of_an_envelope_does_not_delay_a_known_start_ahead() -> None:
+    """Once, an owner held all GPUs of its ending family and of further victims.
+
+    A run ahead, whose start was known, found too few beside them. (Seed 1102456420996.)
+    """
     assert play(kept_plan("an-owner-leaves-a-known-start")).problems == []
 
 
@@ -285,9 +311,9 @@ steps:
 )
 
 
-def test_a_list_that_comes_late_takes_no_pod_from_a_run() -> None:
-    """As above, where each pod's end makes room for the next one, and some lists take seconds."""
-    plan = StormPlan(
+def test_late_list_takes_no_pod_from_a_run() -> None:
+    """As above, but each pod's end frees the GPU of the next one, and some lists take seconds."""
+    plan = FaultPlan(
         seed=7,
         profile=Profile.UNIFORM,
         story=IN_LINE,
@@ -310,10 +336,12 @@ steps:
 
 
 @pytest.mark.parametrize("seed", [7, 8])
-def test_a_node_that_is_deleted_twice_is_gone(seed: int) -> None:
-    """The request arrived twice, and that nothing was there to delete was heard first: nobody wrote
-    for the simulated machines any more. (Seed 2223.)"""
-    plan = StormPlan(
+def test_node_deleted_twice_is_gone(seed: int) -> None:
+    """Once, the request arrived twice, and the answer that nothing was there came first.
+
+    The simulated machines wrote nothing after that. (Seed 2223.)
+    """
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.UNIFORM,
         story=TAKEN_OUT,
@@ -333,10 +361,12 @@ steps:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5])
-def test_late_word_of_a_pod_that_is_gone_leaves_the_next_one_of_its_name(seed: int) -> None:
-    """It was removed, the answer was lost, the next try found nothing and it was made again; then
-    came word that it was gone, and the new one was forgotten."""
-    plan = StormPlan(
+def test_late_news_of_a_deleted_pod_does_not_affect_its_replacement(seed: int) -> None:
+    """Once, a pod was deleted, the answer lost, and the pod made again after a second try.
+
+    Then the event of its deletion arrived, and the new pod was forgotten.
+    """
+    plan = FaultPlan(
         seed=seed,
         profile=Profile.UNIFORM,
         story=RESTLESS,
@@ -349,11 +379,13 @@ def test_late_word_of_a_pod_that_is_gone_leaves_the_next_one_of_its_name(seed: i
 
 
 @pytest.mark.parametrize("cut", [5_250, 5_750, 6_250])
-def test_a_tenure_that_was_over_is_not_believed_in_again(cut: int) -> None:
-    """It was cut off for nearly as long as it may believe, asked just in time, and stood still: its
-    answer comes when that is over, before anybody has told it so."""
+def test_tenure_that_is_over_is_not_revived_by_a_late_answer(cut: int) -> None:
+    """The leader is disconnected for nearly its hold time, renews just in time, and is paused.
+
+    The answer comes after the hold time, before the leader has noticed that it is over.
+    """
     point = "before update Tenure"
-    plan = StormPlan(
+    plan = FaultPlan(
         seed=1,
         profile=Profile.HUNTER,
         story=SMALL,
@@ -368,10 +400,12 @@ def test_a_tenure_that_was_over_is_not_believed_in_again(cut: int) -> None:
     assert outcome.problems == []
 
 
-def test_a_release_that_nobody_heard_is_sent_again() -> None:
-    """Whoever stops cleanly is cut off for a moment just then: the next one leads as soon as it is
-    heard, and not when its tenure would have been over."""
-    plan = StormPlan(
+def test_release_that_was_not_answered_is_sent_again() -> None:
+    """A leader that stops cleanly is disconnected just then.
+
+    The next one leads once the release arrives, and not only when the tenure would have ended.
+    """
+    plan = FaultPlan(
         seed=1,
         profile=Profile.UNIFORM,
         story=SMALL,
@@ -386,14 +420,19 @@ def test_a_release_that_nobody_heard_is_sent_again() -> None:
     assert [take_over.handed_over for take_over in outcome.take_overs] == [True]
 
 
-def test_a_group_that_was_rejected_takes_nothing_from_one_ahead() -> None:
-    """Another group of its sweep had started, which was its minimum. It sat down all the same where
-    room had been made, protected from lotteries, on GPUs that one ahead was promised."""
+def test_rejected_group_takes_no_gpus_held_for_a_run_ahead() -> None:
+    """Another group of its sweep had started, which was the minimum.
+
+    Once, the rejected group was placed on the freed GPUs nevertheless, protected from lotteries,
+    though these GPUs were held for a run ahead.
+    """
     outcome = play(kept_plan("a-rejected-group-stands-in-line"))
     assert outcome.problems == []
 
 
-def test_a_plan_stands_while_nobody_knows_whether_a_newcomer_sits() -> None:
-    """Its nodes had fallen silent, and where it could go next somebody had just started for whom
-    others were cut: it was left as it was, which is no broken promise."""
+def test_plan_is_kept_while_a_new_start_on_its_nodes_is_unconfirmed() -> None:
+    """The plan's nodes fell silent, and on its alternative a run had just started by preemption.
+
+    The plan was left unchanged, which does not break what was announced.
+    """
     assert play(kept_plan("a-plan-stands-beside-a-newcomer")).problems == []

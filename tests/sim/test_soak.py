@@ -1,4 +1,4 @@
-"""A soak ends when it must, with all that it started, and leaves behind what failed."""
+"""A soak ends when it must, with all processes that it started, and keeps failed plans."""
 
 import os
 import shutil
@@ -24,8 +24,8 @@ def a_soak(folder: Path, hours: str, source: Path) -> subprocess.Popen[str]:
     )
 
 
-def until_one_plays(soak: subprocess.Popen[str]) -> list[int]:
-    """The processes of its round: one that hands seeds out, and those that play them."""
+def wait_for_workers(soak: subprocess.Popen[str]) -> list[int]:
+    """Return the processes of a round: one that hands seeds out, and its workers."""
     due = time.monotonic() + DEADLINE_S
     while len(found := _below(soak.pid)) < 3:
         assert time.monotonic() < due, "no round was begun"
@@ -40,8 +40,8 @@ def _below(parent: int) -> list[int]:
     return found
 
 
-def test_a_seed_that_fails_is_left_behind(tmp_path: Path) -> None:
-    """With a bug that the first seeds notice: whoever takes over does not seal."""
+def test_failed_seed_is_kept_as_a_plan(tmp_path: Path) -> None:
+    """The planted bug, which the first seeds notice: a new leader does not seal."""
     source = Path(shutil.copytree(ROOT / "src", tmp_path / "src"))
     ledger = source / "leasehold" / "shell" / "ledger.py"
     text = ledger.read_text(encoding="utf-8")
@@ -57,19 +57,19 @@ def test_a_seed_that_fails_is_left_behind(tmp_path: Path) -> None:
     said, _ = soak.communicate(timeout=DEADLINE_S)
     assert soak.returncode == 1, said
     (first, *_) = sorted(plans.glob("[0-9]*.json"))
-    assert f"again: leasehold sim --plan build/storm/{first.name}" in said
+    assert f"again: leasehold sim --plan build/faults/{first.name}" in said
 
 
-def test_it_ends_when_its_time_is_over_whatever_is_under_way(tmp_path: Path) -> None:
+def test_soak_ends_when_its_time_is_over(tmp_path: Path) -> None:
     soak = a_soak(tmp_path, "0.001", ROOT / "src")
     said, _ = soak.communicate(timeout=DEADLINE_S)
     assert soak.returncode == 0, said
     assert "seeds in whole rounds; 0 that failed" in said
 
 
-def test_whoever_tells_it_to_stop_leaves_nothing_running(tmp_path: Path) -> None:
+def test_stopped_soak_leaves_no_process_running(tmp_path: Path) -> None:
     soak = a_soak(tmp_path, "1", ROOT / "src")
-    playing = until_one_plays(soak)
+    playing = wait_for_workers(soak)
     soak.send_signal(signal.SIGTERM)
     said, _ = soak.communicate(timeout=DEADLINE_S)
     assert soak.returncode == 0, said

@@ -1,4 +1,4 @@
-"""What a simulated world can do beside killing processes, and the checks that look at its end."""
+"""Faults of a simulated world other than killed processes, and the checks at its end."""
 
 from random import Random
 
@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from leasehold.core.names import Wire
 from leasehold.core.units import SECOND
-from leasehold.shell.effects import Effects
+from leasehold.shell.loop.effects import Effects
 from leasehold.shell.plane import Plane
+from leasehold.sim.faults.plan import FaultPlan, draw_plan
+from leasehold.sim.faults.play import play
+from leasehold.sim.faults.settings import with_failing_silence
+from leasehold.sim.faults.shrink import rule_of
+from leasehold.sim.faults.stories import story_of, with_broken_gpus
 from leasehold.sim.scenario.trouble import BUSY_NODE, LEADER, Attack, Harm, Profile
-from leasehold.sim.storm.plan import StormPlan, draw_plan
-from leasehold.sim.storm.play import play
-from leasehold.sim.storm.settings import with_failing_silence
-from leasehold.sim.storm.shrink import rule_of
-from leasehold.sim.storm.stories import story_of, with_broken_gpus
 
 STORY = """title: A small one
 fleet: [{"domain": "a", "nodes": 3, "gpus": 4, "flavor": "H", "region": "r1", "cluster": "c1"}]
@@ -26,21 +26,21 @@ steps:
 """  # noqa: E501 - a step a line, as the generator writes them
 
 
-def plan(*attacks: Attack) -> StormPlan:
-    return StormPlan(
+def plan(*attacks: Attack) -> FaultPlan:
+    return FaultPlan(
         seed=1, profile=Profile.UNIFORM, story=STORY, trouble=360 * SECOND, attacks=attacks
     )
 
 
 @pytest.mark.parametrize("harm", [Harm.CUT, Harm.CUT_REQUESTS, Harm.CUT_ANSWERS])
-def test_a_node_is_cut_off_alone_and_everything_holds(harm: Harm) -> None:
+def test_disconnected_node_causes_no_problem(harm: Harm) -> None:
     outcome = play(plan(Attack(at=90 * SECOND, harm=harm, who=BUSY_NODE, lasts=50 * SECOND)))
     assert outcome.problems == []
     assert outcome.effects[f"{harm} of a node"] == 1
     assert outcome.effects["node missed"] == (harm is not Harm.CUT_ANSWERS)
 
 
-def test_reads_from_a_replica_that_lags_change_nothing_that_must_hold() -> None:
+def test_stale_reads_from_a_lagging_replica_cause_no_problem() -> None:
     troubled = plan(Attack(at=90 * SECOND, harm=Harm.CUT, who=LEADER, lasts=50 * SECOND))
     outcome = play(replace(troubled, stale=0.5))
     assert outcome.problems == []
@@ -48,13 +48,13 @@ def test_reads_from_a_replica_that_lags_change_nothing_that_must_hold() -> None:
 
 
 @pytest.mark.parametrize("point", ["before make Pod", "after create LedgerBatch"])
-def test_a_user_changes_its_mind_in_the_middle_of_a_start(point: str) -> None:
+def test_user_change_in_the_middle_of_a_start_causes_no_problem(point: str) -> None:
     outcome = play(plan(Attack(at=30 * SECOND, harm=Harm.MEDDLE, who=LEADER, point=point)))
     assert outcome.problems == []
     assert outcome.effects["meddle"] == 1
 
 
-def test_gpus_break_in_some_stories_and_only_there() -> None:
+def test_gpus_break_in_some_stories_and_others_stay_unchanged() -> None:
     said = [draw_plan(seed).story for seed in range(40)]
     with_them = [text for text in said if '"gpus": ' in text.partition("steps:")[2]]
     assert 5 < len(with_them) < 35
@@ -64,7 +64,7 @@ def test_gpus_break_in_some_stories_and_only_there() -> None:
             assert text.partition("steps:")[2] == told.partition("steps:")[2]
 
 
-def test_silence_counts_in_some_stories_and_nothing_else_is_told_otherwise() -> None:
+def test_silence_counts_in_some_stories_and_the_rest_stays_unchanged() -> None:
     for seed in range(40):
         before = story_of(seed)
         after = with_failing_silence(before, Random(seed))
@@ -78,7 +78,7 @@ def test_silence_counts_in_some_stories_and_nothing_else_is_told_otherwise() -> 
     assert 20 < sum("nodeFailure.after" in text for text in drawn) < 60
 
 
-def test_steps_of_a_story_keep_their_order_when_gpus_break_in_it() -> None:
+def test_steps_of_a_story_keep_their_order_when_broken_gpus_are_added() -> None:
     before = story_of(4, gaps=(0, 1), steps_max=20)
     after = with_broken_gpus(before, Random(1))
     kept = [line for line in after.split("\n") if line in before.split("\n")]
@@ -86,20 +86,20 @@ def test_steps_of_a_story_keep_their_order_when_gpus_break_in_it() -> None:
     assert len(after) > len(before)
 
 
-def test_a_status_that_nobody_wrote_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_status_of_a_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     written = Effects._status_orders
 
-    def forgetful(self: Effects, owed: dict[str, None], key: str, place: tuple[str, ...],
+    def write_wrong_phase(self: Effects, owed: dict[str, None], key: str, place: tuple[str, ...],
                   status: Wire, **more: object) -> list[object]:  # fmt: skip
         told = {**status, "phase": "Pending"} if place[0] == "Run" else status
         return written(self, owed, key, place, told, **more)  # type: ignore[arg-type, return-value]
 
-    monkeypatch.setattr(Effects, "_status_orders", forgetful)
+    monkeypatch.setattr(Effects, "_status_orders", write_wrong_phase)
     assert rule_of(play(plan()).problems[0]) == "StatusesAreTrue"
 
 
-def test_whoever_is_deposed_and_goes_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that is worse than tenure assumes: it decides when another one has sealed already."""
+def test_deposed_leader_that_continues_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a very slow clock, a leader decides after another one has sealed."""
     slow = Attack(at=20 * SECOND, harm=Harm.DRIFT, who=LEADER, lasts=90 * SECOND, amount=-750_000)
     cut = Attack(at=40 * SECOND, harm=Harm.CUT, who=LEADER, lasts=20 * SECOND - 50)
     broken = replace(plan(slow, cut), profile=Profile.BREAKING)

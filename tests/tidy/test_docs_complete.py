@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.control import told
+from leasehold.control import reasons
 from leasehold.control.running import life
 from leasehold.core import facts, resolutions, verdicts
-from leasehold.core.decisions import cuts
+from leasehold.core.preemption import victims
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.invariants import REJECTED
-from leasehold.shell.config import KEYS, Config, effective
+from leasehold.shell.config.config import KEYS, Config, effective
+from leasehold.sim.faults.file import plan_of
+from leasehold.sim.faults.play import play
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.parse_actions import ACTIONS
 from leasehold.sim.scenario.parse_expectations import CLAIMS
 from leasehold.sim.scenario.parse_trouble import WHO
 from leasehold.sim.scenario.runner import SHOWS, run_scenario
 from leasehold.sim.scenario.trouble import Harm
-from leasehold.sim.storm.file import plan_of
-from leasehold.sim.storm.play import play
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
@@ -34,7 +34,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ENUMS = sorted(
     {
         each
-        for module in (facts, resolutions, verdicts, cuts, life, told)
+        for module in (facts, resolutions, verdicts, victims, life, reasons)
         for each in vars(module).values()
         if isinstance(each, type) and issubclass(each, StrEnum) and each is not StrEnum
     },

@@ -310,9 +310,10 @@ _RELYING = {
     "src/leasehold/core/world/world.py": ("World", ("put_", "drop_", "fold_")),
     "src/leasehold/control/turn.py": ("Turn", ("start", "open_", "refinance", "mark", "close",
                                                "announce", "publish", "reserve", "tell", "seal")),
-    "src/leasehold/shell/ledger.py": ("Ledger", ("seal", "commit", "note_", "_swap_for_sure")),
-    "src/leasehold/shell/tenure.py": ("StoreTenures", ("acquire", "_take", "_extend", "_stopped",
-                                                       "_granted")),
+    "src/leasehold/shell/ledger/commit.py": (
+        "Ledger", ("seal", "commit", "note_", "_swap_for_sure")),
+    "src/leasehold/shell/leadership/tenure.py": (
+        "StoreTenures", ("acquire", "_take", "_extend", "_stopped", "_granted")),
 }  # fmt: skip
 _ASSERTIONS_PER_FUNCTION = 2, 1  # on average this many assertions in this many functions
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.mutants.mutant import Mutant
 from tests.mutants.run import MUTANTS, misplaced
-from tests.mutants.storm import MUTANTS as STORMS
+from tests.mutants.run_simulated import MUTANTS as STORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = {mutant.name: mutant for mutant in (*MUTANTS, *STORMS)}

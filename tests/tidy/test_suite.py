@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CTRL_C = "tests/cli_runs/test_errors.py::test_ctrl_c_is_130"
+CTRL_C = "tests/cli_runs/test_errors.py::test_ctrl_c_exits_with_status_130_silently"
 HANGS = """
 import threading, time, pytest
 from tests.deadlines import off_the_clock

@@ -1,11 +1,10 @@
-"""A real torchrun job lives through a grow, a shrink and two lost nodes.
+"""A real torchrun job survives a grow, a shrink and two lost nodes.
 
-`python -m tests.torchrun.elastic`, which is `make test-torch`: it needs PyTorch and takes minutes,
-so `make test` does not have it (no file here is named `test_...`). The same training is done twice
-with the files of `examples/torch`: by a fixed gang that nobody disturbs, and by an elastic one to
-which all of this happens. All is seen from outside, by the commands a person has and the lines the
-ranks print; since the loss at a step does not depend on the world size, the two must tell of the
-same losses.
+`make test-torch` runs `python -m tests.torchrun.elastic`. It needs PyTorch and takes minutes, so
+`make test` does not run it (no file here is named `test_...`). The same training runs twice with
+the files of `examples/torch`: as a fixed gang without disturbance, and as an elastic gang with all
+of these events. The test observes both only through user commands and the output of the ranks. The
+loss at a step does not depend on the world size, so both must print the same losses.
 """
 
 import re
@@ -22,17 +21,17 @@ from tests.torchrun.training_log import TrainingLog
 from tests.up.server import Up
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "torch"
-CONFIG = "resize.interval: 0s\n"  # otherwise ten minutes lie between two resizes
+CONFIG = "resize.interval: 0s\n"  # the default is ten minutes between two resizes
 NAMESPACE, FIXED, ELASTIC = "vision", "fixed", "elastic"
-STEPS, EVERY = 240, 5  # as the examples have them
-PATIENCE_S = 120.0  # for one event; a slow machine imports PyTorch for a long time
+STEPS, EVERY = 240, 5  # the same values as in the examples
+PATIENCE_S = 120.0  # for one event; importing PyTorch takes long on a slow machine
 PAUSE_S = 0.3
-LOSS_TOLERANCE = 1e-3  # of the loss: sums are made in another order
+LOSS_TOLERANCE = 1e-3  # relative to the loss: the order of sums differs
 _WORLD = re.compile(r"(\d+) ranks from step (\d+)")
 
 
 class Story:
-    """The elastic run, and what has been seen of it."""
+    """The elastic run and its observed output."""
 
     def __init__(self, server: Up) -> None:
         self.server = server
@@ -51,7 +50,7 @@ class Story:
         self.server.cli("leasehold", "fence", node)
 
     def wait(self, what: str, holds: Callable[[], bool]) -> None:
-        """Looks at the log until it holds; the run must go on meanwhile, in its first attempt."""
+        """Read the log until `holds` returns true; the run must stay in its first attempt."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             row = self.server.run(ELASTIC, NAMESPACE)
@@ -64,7 +63,7 @@ class Story:
             time.sleep(PAUSE_S)
 
     def nodes(self) -> set[str]:
-        """Where its pods are, by its leases."""
+        """Return the nodes of the run's pods according to its leases."""
         leases = self.server.rows("leases", ELASTIC, "-n", NAMESPACE)
         return {
             str(each["node"])
@@ -73,8 +72,8 @@ class Story:
         }
 
     def await_world(self, size: int, *, without: str = "") -> None:
-        """Until so many ranks, one on each node that is leased, make new steps together, so many
-        that they have made a checkpoint as well."""
+        """Wait until `size` ranks, one on each leased node, have made enough new steps together to
+        include a checkpoint."""
         since = self.log.step
         found: dict[str, int] = {}
 
@@ -103,7 +102,7 @@ def _by_rank(ranks: dict[str, int]) -> list[tuple[int, str]]:
 
 
 def undisturbed(server: Up) -> dict[int, float]:
-    """The loss at each step when nothing happens."""
+    """Return the loss at each step of the fixed gang, which is not disturbed."""
     server.runs("submit", "-f", str(EXAMPLES / "fixed.yaml"))
     log = TrainingLog(server, FIXED, NAMESPACE)
 
@@ -144,20 +143,20 @@ def play(server: Up) -> None:
     story.fence(other)
     story.await_world(3, without=other)
     host = host_of_store(server.data)
-    assert host in story.nodes(), f"nobody holds the rendezvous store: {host!r}"
+    assert host in story.nodes(), f"no pod holds the rendezvous store: {host!r}"
     story.say(f"{host} holds the rendezvous of all others")
     survivors = story.nodes() - {host}
-    story.log.begun_anew.clear()
+    story.log.restarted.clear()
     story.fence(host)
     story.await_world(3, without=host)
-    assert story.log.begun_anew == survivors, "their torchruns cannot live without the rendezvous"
+    assert story.log.restarted == survivors, "all pods must restart without the rendezvous"
     story.say(f"  the pods on {' and '.join(sorted(survivors))} were started again in place")
     story.wait("the end", lambda: server.run(ELASTIC, NAMESPACE)["phase"] == "Completed")
     check(story, expected)
 
 
 def check(story: Story, expected: dict[int, float]) -> None:
-    """After the end: what the run, its ranks, its leases and the ledger say of it."""
+    """Check the ended run, the output of its ranks, its leases and the ledger."""
     server = story.server
     story.log.look()
     row = server.run(ELASTIC, NAMESPACE)
@@ -165,20 +164,20 @@ def check(story: Story, expected: dict[int, float]) -> None:
     lines = story.log.lines
     assert story.log.step == STEPS
     began = sorted((line.rank, line.world) for line in lines if line.first == 0)
-    assert began == [(0, 2), (1, 2)], f"somebody else began anew: {began}"
+    assert began == [(0, 2), (1, 2)], f"another rank began at step 0: {began}"
     told = [line for line in lines if line.step]
     wrong = [
         line
         for line in told
         if abs(line.loss - expected[line.step]) > LOSS_TOLERANCE * expected[line.step]
     ]
-    assert not wrong, f"it is another training: {wrong[:5]}"
+    assert not wrong, f"the losses differ from the fixed gang: {wrong[:5]}"
     (past,) = {line.story for line in lines if line.story}
     story.say(f"Completed in attempt 1 after {STEPS} steps: {past}")
     worlds = [(int(size), int(first)) for size, first in _WORLD.findall(past)]
     assert worlds[0] == (2, 0), past
     assert all(first % EVERY == 0 for _, first in worlds), past
-    # A slow pod may make a world of fewer before the one that is waited for.
+    # A slow pod may cause a smaller world before the expected one.
     assert _is_within([2, 4, 3, 3, 3], [size for size, _ in worlds]), past
     story.say(f"{len(told)} lines tell of losses, each as in the fixed gang; "
               f"{story.log.lost_steps()} steps at most were made again")  # fmt: skip
@@ -191,7 +190,7 @@ def check(story: Story, expected: dict[int, float]) -> None:
 
 
 def _is_within(wanted: list[int], found: list[int]) -> bool:
-    """All of them in this order, perhaps with others between."""
+    """Return whether `found` has all of `wanted` in this order, perhaps with others between."""
     left = iter(found)
     return all(each in left for each in wanted)
 
@@ -214,7 +213,7 @@ def main() -> int:
     if shutil.which("torchrun") is None:
         print("torchrun is not on the path; Debian's package python3-torch has it", file=sys.stderr)
         return 2
-    # Where other users can come: as root jobs run as users of their own.
+    # A folder that other users can enter: with root, jobs run as other users.
     with tempfile.TemporaryDirectory(prefix="leasehold-torch-") as folder:
         Path(folder).chmod(0o755)
         server = Up(Path(folder), "--fleet", str(EXAMPLES / "fleet.yaml"), config=CONFIG)

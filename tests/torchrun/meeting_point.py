@@ -1,7 +1,7 @@
-"""Which node's torchrun holds the store that all others meet at: whoever came first.
+"""Find the node whose torchrun holds the rendezvous store: the first one to start.
 
-Called by `elastic`, which then takes just that node away. Read from `/proc`, because neither
-torchrun nor leasehold decides or records it.
+Called by `elastic`, which then fences exactly that node. The module reads `/proc`, because neither
+torchrun nor leasehold records this node.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ _LISTENING = "0A"
 
 
 def host_of_store(data: Path) -> str:
-    """The node's name; empty while nobody listens."""
+    """Return the name of the node; empty while no process listens."""
     for pid in marked(data):
         environ = _environ(pid)
         port = environ.get("PET_RDZV_ENDPOINT", "").rpartition(":")[2]
@@ -31,7 +31,7 @@ def _environ(pid: int) -> dict[str, str]:
 
 
 def _listening(port: int) -> set[str]:
-    """Inodes of the sockets that listen there, on any address."""
+    """Return the inodes of the sockets that listen on this port, on any address."""
     found = set()
     for table in ("tcp", "tcp6"):
         for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -48,6 +48,6 @@ def _sockets(pid: int) -> set[str]:
             target = str(descriptor.readlink())
             if target.startswith("socket:["):
                 found.add(target.removeprefix("socket:[").removesuffix("]"))
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process has ended
         return set()
     return found

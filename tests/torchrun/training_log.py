@@ -1,8 +1,8 @@
-"""What the ranks of a training printed, gathered while pods come and go.
+"""Collect the output of the ranks of a training while pods come and go.
 
-Called by `elastic`. A pod that is made again begins a new log, so whoever wants to know all of it
-must look more than once; each look adds what is new. Lines that the training did not print (those
-of torchrun, tracebacks of lost connections) are left out.
+Called by `elastic`. A pod that is created again has a new log, so the log must be read repeatedly;
+each read adds the new lines. Lines that the training did not print (those of torchrun, tracebacks
+of lost connections) are skipped.
 """
 
 import re
@@ -19,7 +19,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class Line:
-    """One of: where the rank began (`first`), a step with its loss, or the end with its story."""
+    """The first step of a rank (`first`), or a step with its loss, or the end with its story."""
 
     rank: int
     world: int
@@ -35,12 +35,12 @@ class TrainingLog:
         self._server = server
         self._run = run
         self._namespace = namespace
-        self._shown: dict[str, list[Line]] = {}  # by node: what its pod's log is known to hold
-        self.looks: list[list[Line]] = []  # what each look found that was new
-        self.begun_anew: set[str] = set()  # nodes where a pod's log was replaced by a new one
+        self._shown: dict[str, list[Line]] = {}  # by node: the known lines of its pod's log
+        self.looks: list[list[Line]] = []  # the new lines of each look
+        self.restarted: set[str] = set()  # nodes whose pod has a new log
 
     def look(self) -> None:
-        """A pod that is just coming or going has no log; the next look may find it."""
+        """Add the new lines of all logs. A starting or ending pod may have a log only later."""
         said = self._server.runs("logs", self._run, "-n", self._namespace, ok=False)
         now: dict[str, list[Line]] = {}
         for text in said.stdout.splitlines():
@@ -52,9 +52,9 @@ class TrainingLog:
             if lines[: len(before)] == before:
                 new += lines[len(before) :]
             elif lines == before[: len(lines)]:
-                continue  # it was cut short: the pod is going
+                continue  # truncated, because the pod is ending
             else:
-                self.begun_anew.add(node)
+                self.restarted.add(node)
                 new += lines
             self._shown[node] = lines
         self.looks.append(new)
@@ -65,18 +65,18 @@ class TrainingLog:
 
     @property
     def step(self) -> int:
-        """The furthest step that any rank has told of."""
+        """Return the last step that any rank has printed."""
         return max((line.step for line in self.lines), default=0)
 
     def ranks_at(self, step: int, world: int) -> dict[str, int]:
-        """Which node had which rank when a world of this size made this step; the last time."""
+        """Return the rank of each node when a world of this size last made this step."""
         return {
             line.node: line.rank for line in self.lines if line.step == step and line.world == world
         }
 
     def lost_steps(self) -> int:
-        """The most steps that any rank made again: where it went on, against what had been told
-        of before. Within one look nobody knows what came first, so earlier looks are compared."""
+        """Return the most steps that any rank repeated: the furthest step of earlier looks minus
+        the step it resumed from. The order of lines within one look is unknown."""
         worst = furthest = 0
         for look in self.looks:
             firsts = [line.first for line in look if line.first is not None]

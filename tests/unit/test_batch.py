@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.unit.records import BUDGET, FACTS, T0, a_lease, lines_of
 
-from leasehold.core.facts import Cause, Closed, Closure, Ending, Opened, Role, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Ending, Opened, Role
 from leasehold.core.ledger.batch import (
     Batch,
     Closing,
@@ -141,11 +141,27 @@ def test_a_refinanced_leases_pod_is_not_the_codecs_to_know() -> None:
     "changes",
     [
         {},
-        {"ending": Ending(why=Why(reason=Closed.SHRINK), deadline=T0 + 9)},
-        {"closed": Closure(why=Why(reason=Closed.FAIL), at=T0 + 9, cause=Cause.DELETED, batch=4)},
-        {"closed": Closure(why=Why(reason=Closed.RANDOM_PREEMPT, detail="ab"), at=T0, batch=4)},
-        {"closed": Closure(why=Why(reason=Closed.SWAP), at=T0 + 9, began=T0 + 2, batch=4)},
-        {"closed": Closure(why=Why(reason=Closed.FAIL), at=T0 + 9, saved=T0 + 2, batch=4)},
+        {"ending": Ending(why=ClosureReason(reason=Closed.SHRINK), deadline=T0 + 9)},
+        {
+            "closed": Closure(
+                why=ClosureReason(reason=Closed.FAIL), at=T0 + 9, cause=Cause.DELETED, batch=4
+            )
+        },
+        {
+            "closed": Closure(
+                why=ClosureReason(reason=Closed.RANDOM_PREEMPT, detail="ab"), at=T0, batch=4
+            )
+        },
+        {
+            "closed": Closure(
+                why=ClosureReason(reason=Closed.SWAP), at=T0 + 9, began=T0 + 2, batch=4
+            )
+        },
+        {
+            "closed": Closure(
+                why=ClosureReason(reason=Closed.FAIL), at=T0 + 9, saved=T0 + 2, batch=4
+            )
+        },
         {"role": Role.SPARE, "pod": ""},
     ],
 )

@@ -4,8 +4,15 @@ import pytest
 
 from leasehold.core.policy import CutPolicy, Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.shell.config import KEYS, Asking, BadConfig, Config, effective, load_config
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.config import (
+    KEYS,
+    BadConfig,
+    Config,
+    QuerySettings,
+    effective,
+    load_config,
+)
+from leasehold.shell.config.yamlfile import BadFile
 
 SET: tuple[tuple[str, object, object], ...] = (
     ("activationLead", "5m", 5 * MINUTE),
@@ -207,7 +214,7 @@ def test_how_long_a_start_protects_may_follow_the_checkpoint() -> None:
 
 
 def test_a_place_may_have_other_defaults_and_a_file_still_says_what_it_says() -> None:
-    place = Config(policy=Policy(max_objects=50_000), asking=Asking(hide_tenants=True))
+    place = Config(policy=Policy(max_objects=50_000), asking=QuerySettings(hide_tenants=True))
     assert load_config("", place) == place
     assert load_config("reservation.depth: 9", place).policy.max_objects == 50_000
     assert load_config("reservation.depth: 9", place).asking == place.asking

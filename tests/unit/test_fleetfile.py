@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.shell.fleetfile import load_fleet, node_rows
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.fleetfile import load_fleet, node_rows
+from leasehold.shell.config.yamlfile import BadFile
 
 ROW = "{domain: a, nodes: 2, gpus: 4, flavor: H, region: r, cluster: c}"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.shell.folder import KEY_BYTES, BadFolder, DataFolder
+from leasehold.shell.config.folder import KEY_BYTES, BadFolder, DataFolder
 
 
 def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:

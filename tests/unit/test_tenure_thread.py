@@ -12,8 +12,8 @@ import pytest
 from leasehold.adapters import asyncio_runtime
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.sqlite.shared import SharedStore
-from leasehold.cli import tenure_thread
-from leasehold.cli.tenure_thread import TenureThread
+from leasehold.app import tenure_thread
+from leasehold.app.tenure_thread import TenureThread
 from leasehold.core.objects.tenure import KIND, NAMESPACE, Holder, tenure_from_wire, tenure_name
 from leasehold.ports.store import NotFound, Store
 from leasehold.ports.tenure import Margins, Tenure

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.unit.records import FACTS, T0, a_lease, lines_of
 from tests.unit.test_lottery import a_resolution, draw_order
 
-from leasehold.core.facts import Cause, Closed, Closure, Ending, Lease, Opened, Role, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Ending, Lease, Opened, Role
 from leasehold.core.ledger import lottery
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, resolution_digest
 from leasehold.core.ledger.chain import canonical
@@ -254,7 +254,7 @@ def test_objects_are_not_asked_about_a_ledger_that_is_broken() -> None:
     [
         ({"name": "train-9-9"}, "is in no batch"),
         ({"node": "n2"}, "node is 'n2'"),
-        ({"ending": Ending(why=Why(reason=Closed.FAIL), deadline=T0)}, "ending is"),
+        ({"ending": Ending(why=ClosureReason(reason=Closed.FAIL), deadline=T0)}, "ending is"),
     ],
 )
 def test_an_object_that_differs_is_named(changes: dict[str, object], said: str) -> None:
@@ -284,7 +284,9 @@ def test_what_is_missing_is_named_unless_it_may_be() -> None:
     assert missing is not None
     assert missing.record == f"Lease {SPARE.name}"
     assert verify_objects(lines, first, [], materialised=2) is None
-    closed = replace(SPARE, closed=Closure(why=Why(reason=Closed.COMPLETED), at=T0, batch=3))
+    closed = replace(
+        SPARE, closed=Closure(why=ClosureReason(reason=Closed.COMPLETED), at=T0, batch=3)
+    )
     charges = {SPARE.payer: Charges().with_leases([closed])}
     archived = Carried(seq=3, digest=str(lines[-1]["digest"]), charges=charges)
     assert verify_objects(lines, first, [], carried=archived) is None
@@ -297,11 +299,13 @@ def test_a_checkpoint_is_compared_with_what_it_stands_for() -> None:
     end = T0 + 5
     lines = lines_of(FACTS, OPEN, replace(at(3, closed=(closing(SPARE.name, end),)), instant=end))
     first, digest = [lease_to_wire(FIRST)], str(lines[-1]["digest"])
-    closed = replace(SPARE, closed=Closure(why=Why(reason=Closed.COMPLETED), at=end, batch=3))
+    closed = replace(
+        SPARE, closed=Closure(why=ClosureReason(reason=Closed.COMPLETED), at=end, batch=3)
+    )
     right = {SPARE.payer: Charges().with_leases([closed])}
     carried = Carried(seq=3, digest=digest, charges=right)
     assert verify_objects(lines, first, [], carried=carried) is None
-    later = Closure(why=Why(reason=Closed.COMPLETED), at=end + 1, batch=3)
+    later = Closure(why=ClosureReason(reason=Closed.COMPLETED), at=end + 1, batch=3)
     longer = {SPARE.payer: Charges().with_leases([replace(SPARE, closed=later)])}
     for wrong in (
         Carried(seq=3, digest="0" * 64, charges=right),

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.shell import yamlfile
-from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents, parse_documents
+from leasehold.shell.config import yamlfile
+from leasehold.shell.config.yamlfile import (
+    BadFile,
+    Document,
+    Mistake,
+    load_documents,
+    parse_documents,
+)
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 10)}]\n" for n in range(6)

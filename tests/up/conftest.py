@@ -1,4 +1,4 @@
-"""Servers for the tests of this folder; each ends with its test, jobs and all."""
+"""Servers for the tests of this folder; each server and its jobs end with the test."""
 
 import subprocess
 import tempfile
@@ -15,8 +15,8 @@ Servers = Callable[..., Up]
 @pytest.fixture
 def up() -> Iterator[Servers]:
     made: list[Up] = []
-    # Not pytest's own folder: as root jobs run as other users, who must be able to come here.
-    # A shim that was just killed may be writing its last record while we clear up.
+    # Not pytest's own folder: with root, jobs run as other users, who must be able to enter it.
+    # A shim that was just killed may write its last record during the cleanup.
     with tempfile.TemporaryDirectory(prefix="leasehold-up-", ignore_cleanup_errors=True) as root:
         Path(root).chmod(0o755)
 

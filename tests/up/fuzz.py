@@ -1,9 +1,10 @@
-"""Thousands of mutated manifests, really submitted to a running server with its agent.
+"""Submit thousands of mutated manifests to a running server with its agent.
 
-`python -m tests.up.fuzz [--submissions N] [--seed S]` plays it and prints its counts; a round of
-`SUBMISSIONS` is part of the suite. Runs, Budgets, edits of what runs, patches of Nodes and Pods,
-deletions; a kill and a stop in between. The server never exits, answers nothing with a 5xx, keeps
-no failure of its own to any object, and when everything is deleted nothing is left behind.
+`python -m tests.up.fuzz [--submissions N] [--seed S]` runs the test and prints its counts; a round
+of `SUBMISSIONS` is part of the suite. The submissions are Runs, Budgets, edits of running Runs,
+patches of Nodes and Pods, and deletions, with one kill and one stop in between. The server must
+never exit, never answer with a 5xx and never log an internal error. When everything is deleted,
+nothing may be left.
 """
 
 import argparse
@@ -42,7 +43,7 @@ class Fuzz:
         self.found = self._sent.found
 
     def play(self, submissions: int) -> Findings:
-        """In three parts: the server is killed after the first, stopped after the second."""
+        """Send in three parts: kill the server after the first, and stop it after the second."""
         server = self.server
         server.start()
         server.submit(*team(concurrency=32))
@@ -65,7 +66,7 @@ class Fuzz:
             self.found.problems.append(f"the server exited with {code}: {log}")
         return code is not None or bool(self.found.problems)
 
-    # What is left.
+    # After the submissions.
 
     def _clear(self) -> None:
         client = Raw(self.server.kubeconfig)
@@ -98,7 +99,7 @@ class Fuzz:
 
 
 def seed_of_commit() -> int:
-    """Another one with every commit; `FUZZ_SEED` repeats one."""
+    """Return a seed that differs with every commit; `FUZZ_SEED` overrides it."""
     given = os.environ.get("FUZZ_SEED")
     if given:
         return int(given)

@@ -1,8 +1,8 @@
-"""Manifests with something wrong in them, drawn by a seed: what a hostile or careless hand writes.
+"""Random manifests with mistakes, as a hostile or careless user may write them.
 
-Used by `fuzz`. One to three changes at drawn places of a sound object: a value of another kind, a
-field that goes, one that comes, a list that is doubled or grown. Most are refused; some are legal
-all the same, and must then run, fail or wait like any other.
+Used by `fuzz`. Each has up to three changes at random places of a valid object: a value of
+another type, a field removed or added, or a longer list. The server refuses most of them. Some are
+still legal, and must then run, fail or wait like any other object.
 """
 
 import copy
@@ -43,7 +43,7 @@ class Mutations:
         self._chance = chance
 
     def run(self, name: str) -> dict[str, Any]:
-        """Sound, of one of several shapes."""
+        """Return a valid Run of one of several shapes."""
         chance = self._chance
         command = list(chance.choice(LIVES))
         container: dict[str, Any] = {"name": "main", "image": "none", "command": command}
@@ -94,14 +94,14 @@ class Mutations:
         return _object("Budget", name, spec)
 
     def node(self) -> dict[str, Any]:
-        """A patch."""
+        """Return a patch of a Node."""
         return {
             "metadata": {"labels": {"rack": "7"}, "annotations": {"a": "b"}},
             "spec": {"taints": [{"key": "x", "value": "y", "effect": "NoSchedule"}]},
         }
 
     def edit(self) -> dict[str, Any]:
-        """A patch of a run that is there."""
+        """Return a patch of an existing Run."""
         return {
             "metadata": {"labels": {"a": "c"}},
             "spec": {
@@ -113,7 +113,7 @@ class Mutations:
         }
 
     def spoiled(self, sound: dict[str, Any]) -> Any:
-        """The same with one to three changes below its name, or none now and then."""
+        """Return a copy with one to three changes, sometimes none; the name stays."""
         found = copy.deepcopy(sound)
         for _ in range(self._chance.choice((0, 1, 1, 1, 2, 3))):
             self._change(found)

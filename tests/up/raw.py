@@ -1,4 +1,4 @@
-"""Requests to a running server as bytes, answered as they are: for what no command would send."""
+"""Raw requests to a running server, for requests that no command would send."""
 
 import http.client
 import json
@@ -18,13 +18,13 @@ JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
 TIMEOUT_S = 30.0
-# An API server answers with a header of warning for each field that it does not know, and hostile
-# manifests have hundreds of those.
+# An API server answers with one warning header for each unknown field, and hostile manifests have
+# hundreds of them.
 http.client._MAXHEADERS = 10_000  # type: ignore[attr-defined]
 
 
 class Raw:
-    """One connection with the administrator's token."""
+    """One connection that uses the administrator's token."""
 
     def __init__(self, kubeconfig: Path) -> None:
         target = load_context(str(kubeconfig), "")
@@ -45,7 +45,7 @@ class Raw:
         media: str = "application/json",
         accept: str = "application/json",
     ) -> tuple[int, Any]:
-        """The status, and the JSON if it is some."""
+        """Return the status, and the body: decoded if it is JSON, else as text."""
         sent = body if isinstance(body, bytes) else b"" if body is None else encoded(body)
         headers = {**self._headers, "Content-Type": media, "Accept": accept}
         self._connection.request(method, path, sent, headers)
@@ -61,11 +61,11 @@ class Raw:
 
 
 def encoded(body: object) -> bytes:
-    """A lone surrogate as the escape it came from."""
+    """Encode as JSON; a lone surrogate becomes an escape."""
     return json.dumps(body).encode()
 
 
 def causes(answer: Any) -> list[str]:
-    """The paths that a refusal names."""
+    """Return the paths that a refusal names."""
     details = answer.get("details") or {}
     return [each["field"] for each in details.get("causes", [])]

@@ -1,4 +1,4 @@
-"""A real `leasehold up` in a process of its own, and a person who uses it by the command line."""
+"""A real `leasehold up` in a separate process, and a person who uses it on the command line."""
 
 import json
 import os
@@ -22,7 +22,7 @@ bind.backoff: 200ms
 
 
 class Up:
-    """Started by `start`; whatever a test does, `end` leaves no process behind."""
+    """A server; `start` starts it, and `end` ends it with all its jobs after any test."""
 
     def __init__(self, folder: Path, *arguments: str, config: str = QUICK) -> None:
         self.folder = folder
@@ -44,8 +44,8 @@ class Up:
     def kubeconfig(self) -> Path:
         return self.data / "kubeconfig"
 
-    def as_somebody(self, uid: int) -> "Up":
-        """Starts it as a user who may enter all folders, since Python may be in root's own."""
+    def as_user(self, uid: int) -> "Up":
+        """Run as a user who may enter all folders, because Python may be in root's home folder."""
         os.chown(self.folder, uid, uid)
         may = "+dac_read_search"
         self._before = (
@@ -62,7 +62,7 @@ class Up:
         ]  # fmt: skip
 
     def start(self, *more: str, env: dict[str, str] | None = None) -> "Up":
-        """Returns when it says that it is up."""
+        """Start the server and return when it prints that it is up."""
         with (self.folder / "up.log").open("a") as log:
             self._process = subprocess.Popen(
                 self.command(*more),
@@ -88,7 +88,7 @@ class Up:
         return self._gone()
 
     def end(self) -> None:
-        """Ends it with all its jobs."""
+        """End the server with all its jobs."""
         if self._process is not None and self._process.poll() is None:
             self.stop()
         if self.data.exists():
@@ -101,7 +101,7 @@ class Up:
             self.process.stdout.close()
         return code
 
-    # What a person does.
+    # The actions of a person.
 
     def runs(self, *arguments: str, ok: bool = True) -> "subprocess.CompletedProcess[str]":
         return self.cli("kubectl-runs", *arguments, ok=ok)
@@ -151,7 +151,7 @@ class Up:
 
 
 def end_jobs(data: Path) -> None:
-    """Every process that still carries the mark of a pod of this data folder."""
+    """Kill every process that still has the mark of a pod of this data folder."""
     for pid in marked(data):
         try:
             os.kill(pid, signal.SIGKILL)
@@ -178,7 +178,7 @@ OWNER = "org:team"
 
 
 def team(*, concurrency: int = 64, flavor: str = "virtual") -> Sequence[dict[str, object]]:
-    """A namespace `team` with a Budget."""
+    """Return the namespace `team` and a Budget in it."""
     return (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
         {
@@ -202,7 +202,7 @@ def job(
     container: dict[str, object] | None = None,
     **spec: object,
 ) -> dict[str, object]:
-    """A Run of so many pods of so many GPUs each, whose command is a shell script."""
+    """Return a Run that runs a shell script in `pods` pods of `gpus` GPUs each."""
     return {
         "apiVersion": "rq.davidlangworthy.io/v1",
         "kind": "Run",

@@ -1,7 +1,7 @@
-"""Submissions of a hostile or careless hand, really sent to a server: what `fuzz` and the storm on
-a cluster have in common.
+"""Send hostile or careless submissions to a server: shared by `fuzz` and the storm on a cluster.
 
-Runs, Budgets, edits of what runs, patches of Nodes and Pods, deletions. Every answer must be typed.
+The submissions are Runs, Budgets, edits of running Runs, patches of Nodes and Pods, and deletions.
+Every answer must be typed.
 """
 
 import random
@@ -27,9 +27,9 @@ from tests.up.raw import (
 
 CLIENTS = 2
 NODE_NAMES = tuple(f"a-0{index}" for index in range(4))
-LONG = 120  # some names are nearly as long as a name may be
+LONG = 120  # makes some names nearly as long as allowed
 PATIENCE_S = 120.0
-LIVE_MAX = 60  # runs that are there at a time, or a few more
+LIVE_MAX = 60  # about how many runs exist at a time
 
 
 @dataclass
@@ -45,13 +45,13 @@ class Findings:
 
 
 class Submissions:
-    """Sent by several clients at a time, each with a connection of its own."""
+    """Submissions by several concurrent clients, each with its own connection."""
 
     def __init__(
         self, connect: Callable[[], Raw], *, seed: int, excused: int = 0, pause_s: float = 0.0
     ) -> None:
-        """`excused`: a status that says nothing about us. `pause_s`: of each client after each
-        submission."""
+        """`excused`: a status that is never a problem. `pause_s`: the pause of each client after
+        each submission."""
         self._pause_s = pause_s
         self.found = Findings(seed)
         self._excused = excused
@@ -62,7 +62,7 @@ class Submissions:
         self._budgets: list[str] = []
 
     def send(self, goal: int, part: int) -> None:
-        """Until `goal` have been sent in all, or something is wrong."""
+        """Send until `goal` submissions have been sent in all, or there is a problem."""
         workers = [
             threading.Thread(target=self._work, args=(goal, f"{self.found.seed}/{part}/{client}"))
             for client in range(CLIENTS)
@@ -207,7 +207,7 @@ class Submissions:
         return status
 
     def mend(self, client: Raw, node: str) -> None:
-        """Whatever was done to a node, it takes work again."""
+        """Undo all changes to a node, so that it takes work again."""
         for _ in range(3):
             _, stored = client.ask("GET", f"{NODES}/{node}")
             keys = stored.get("metadata", {}).get("annotations", {})
@@ -220,7 +220,7 @@ class Submissions:
 
 
 def clear(client: Raw, problems: list[str]) -> None:
-    """Everything that users made is deleted by an administrator, and goes."""
+    """Delete all Runs and Budgets as an administrator; wait until the Runs and Pods are gone."""
     for kind in (RUNS, BUDGETS):
         _, listed = client.ask("GET", kind)
         for name in [each["metadata"]["name"] for each in listed.get("items", [])]:
@@ -236,7 +236,7 @@ def clear(client: Raw, problems: list[str]) -> None:
 
 
 def _kept(client: Raw, kind: str) -> list[str]:
-    """Those that are there and should not be. A finalizer of somebody else's is his to take."""
+    """Return the objects that still exist; remove finalizers that are not leasehold's own."""
     _, listed = client.ask("GET", kind)
     kept = []
     for each in listed.get("items", []):

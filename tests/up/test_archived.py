@@ -1,10 +1,10 @@
-"""What was archived is counted once, beside a Run that is still there."""
+"""Archived leases of an existing Run are counted exactly once."""
 
 from tests.up.conftest import Servers
 from tests.up.server import job, team
 
 
-def test_who_pays_is_the_same_after_the_leases_of_a_run_were_archived(up: Servers) -> None:
+def test_who_pays_answer_is_unchanged_after_compaction_of_leases(up: Servers) -> None:
     server = up().start()
     server.submit(*team(), job("short", "true", gpus=8))
     server.wait_phase("short", "Completed")

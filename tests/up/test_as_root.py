@@ -1,4 +1,4 @@
-"""`leasehold up` as root: jobs are the users of their namespaces, also when that changes."""
+"""`leasehold up` as root: jobs run as the user of their namespace, even after that changes."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ MAPPED = f"{QUICK}\nagent.users: {{team: daemon}}\n"
 
 
 def advice(server: Up) -> list[str]:
-    """The commands that it told of at its last start."""
+    """Return the chown commands in the log since the last start."""
     log = (server.folder / "up.log").read_text()
     return re.findall(r"chown -R --from=\d+ \d+:\d+ [^\s\"]+", log)
 
@@ -26,7 +26,7 @@ def restart(server: Up, config: str) -> None:
     server.start()
 
 
-def test_a_namespace_that_gets_another_user_is_told_how_to_keep_its_files(up: Servers) -> None:
+def test_remapped_namespace_gets_chown_advice_for_its_old_files(up: Servers) -> None:
     if os.geteuid() != 0:
         assert "which only root can arrange" in refused(up(config=MAPPED))
         return

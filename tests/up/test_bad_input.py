@@ -1,4 +1,4 @@
-"""What users get wrong is refused where it stands, also of a run that is there and runs."""
+"""Mistakes of users are refused by path, even in edits of a running run."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def client(server: Up) -> Iterator[Raw]:
 
 @pytest.fixture
 def server(up: Servers) -> Iterator[Up]:
-    """With an elastic run that has been admitted."""
+    """Start a server with an elastic run that is running."""
     made = up().start()
     elastic = job("wide", "sleep 600", gpus=2, pods=2, locality={"groupGPUs": 2}, malleable=ELASTIC)
     made.submit(*team(), elastic)
@@ -32,7 +32,7 @@ def server(up: Servers) -> Iterator[Up]:
     made.runs("cancel", "team/wide")
 
 
-def test_every_invalid_edit_of_an_admitted_run_is_refused_by_its_path(client: Raw) -> None:
+def test_invalid_edit_of_admitted_run_is_refused_by_path_in_every_way(client: Raw) -> None:
     _, stored = client.ask("GET", f"{RUNS}/wide")
     spec = stored["spec"]
     edits = (
@@ -69,7 +69,7 @@ def test_every_invalid_edit_of_an_admitted_run_is_refused_by_its_path(client: Ra
     assert client.ask("GET", f"{RUNS}/wide")[1]["spec"] == spec
 
 
-def test_a_width_off_the_grid_is_refused_with_those_on_it(server: Up) -> None:
+def test_width_off_the_grid_is_refused_with_allowed_widths(server: Up) -> None:
     shrunk = server.runs("shrink", "team/wide", "--to", "3", ok=False)
     grown = server.runs("grow", "team/wide", "--to", "8", ok=False)
     for done in (shrunk, grown):
@@ -88,7 +88,7 @@ def test_a_width_off_the_grid_is_refused_with_those_on_it(server: Up) -> None:
         ({"valueFrom": "metadata.name"}, "env[0].valueFrom"),
     ],
 )
-def test_a_variable_without_a_source_is_refused(
+def test_variable_without_source_is_refused(
     up: Servers, change: dict[str, object], path: str
 ) -> None:
     server = up().start()

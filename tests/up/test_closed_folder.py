@@ -1,8 +1,8 @@
-"""The two commands in a checkout that lies below a folder that nobody else can enter.
+"""`make demo` and `make test` in a checkout below a folder that no other user can enter.
 
-As root and as a plain user, each in a copy of its own, and with a umask that closes whatever is
-made. Without root there is only the user. The copy shares the interpreter and its packages with
-this checkout; its source is its own.
+They run as root and as a plain user, each in a separate copy, and with a umask that closes all new
+files. Without root only the user is tested. The copy shares the interpreter and its packages with
+this checkout, but has its own source.
 """
 
 import os
@@ -16,22 +16,22 @@ from pathlib import Path
 import pytest
 from tests.conftest import default_signals
 
-# They play both commands again; make test-seeds has time for that.
+# These tests run whole commands again, so only make test-seeds runs them.
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "demo", "tests", "tools", "docs", "Makefile", "pyproject.toml", "README.md",
           "hatch_build.py", *(path.name for path in ROOT.glob("requirements*.txt")))  # fmt: skip
 LEFT_OUT = shutil.ignore_patterns("build", ".hypothesis", ".pytest_cache")
-# What once failed there; it compiles nothing, for which there is no cache in a new home.
-SHIM = "tests/agent/test_shim.py::test_a_start_that_cannot_be_recorded_is_refused_with_the_reason"
+# These once failed there. They compile nothing, because a new home folder has no cache.
+SHIM = "tests/agent/test_shim.py::test_start_is_refused_with_reason_if_journal_is_not_writable"
 LOG = "tests/agent/test_logs.py"
 ESSENTIALS = (SHIM, LOG, "tests/up/test_as_a_user.py")
 USERS = ("root", "nobody") if os.geteuid() == 0 else (pwd.getpwuid(os.geteuid()).pw_name,)
 
 
 class Closed:
-    """A copy of the checkout, and its owner, who works in it."""
+    """A copy of the checkout, and the user that owns it and runs commands in it."""
 
     def __init__(self, root: Path, user: str) -> None:
         self.folder = root / "home" / "leasehold"
@@ -48,7 +48,7 @@ class Closed:
         if uid != os.geteuid():
             for each in (root / "home", *(root / "home").rglob("*")):
                 os.chown(each, uid, uid, follow_symlinks=False)
-            # The interpreter may lie in root's own folder: it is read by right, and no more.
+            # The interpreter may be in root's home folder: give the right to read, and no other.
             may = "+dac_read_search"
             self.command = (
                 "setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups",
@@ -59,12 +59,12 @@ class Closed:
     def make(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
         home = {"HOME": str(self.folder.parent), "PYTHONPATH": str(self.folder / "src")}
         return subprocess.run(
-            # -o: the packages are there, whatever the dates of the files say. And a shell that
-            # simply tries, where make would ask first whether a plain user could.
+            # -o: the packages are installed, even if file dates disagree. `exec` makes the shell
+            # try to run each program, where make would first check the rights of a plain user.
             [*self.command, "make", "-o", ".venv/.installed-run", "-o", ".venv/.installed-test",
              "BIN=exec .venv/bin", *words],
             cwd=self.folder,
-            # Not as a part of the make that may have started this test.
+            # Without the variables of a make that may have started this test.
             env={
                 **{key: os.environ[key] for key in os.environ if "MAKE" not in key},
                 **home,
@@ -80,7 +80,7 @@ class Closed:
 
 
 def _ours() -> dict[str, str]:
-    """Not as a part of the make that may have started this test."""
+    """Return the environment without the variables of a make that may have started this test."""
     return {key: value for key, value in os.environ.items() if "MAKE" not in key}
 
 
@@ -96,14 +96,14 @@ def closed(request: pytest.FixtureRequest) -> Iterator[Closed]:
         yield Closed(Path(top), request.param)
 
 
-def test_make_demo(closed: Closed) -> None:
+def test_make_demo_succeeds_in_a_closed_folder(closed: Closed) -> None:
     done = closed.make("demo")
     assert done.returncode == 0, done.stdout
     assert "Act 6. Who paid for what" in done.stdout
     assert "audit: ok" in done.stdout
 
 
-def test_make_test(closed: Closed) -> None:
+def test_make_test_succeeds_in_a_closed_folder(closed: Closed) -> None:
     chosen = f"-q -p no:cacheprovider {' '.join(ESSENTIALS)}"
     done = closed.make("test", PYTEST_ADDOPTS=chosen)
     last = done.stdout.strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""One object that is no good, in a server that runs and at its next start: all else goes on."""
+"""One bad object, in a running server and at its next start: everything else continues."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def client_of(server: Up) -> Iterator[Raw]:
 
 
 def tamper(server: Up, kind: str, name: str, change: dict[str, Any]) -> None:
-    """What no server would have let in, put into its file while it is down."""
+    """Write a change that no server would accept into the store file while the server is down."""
     connection = apsw.Connection(str(server.data / "store.sqlite"))
     query = "SELECT body FROM objects WHERE kind = ? AND name = ?"
     [(body,)] = list(connection.execute(query, (kind, name)))
@@ -39,7 +39,7 @@ def tamper(server: Up, kind: str, name: str, change: dict[str, Any]) -> None:
 
 
 def processes_of(server: Up, run: str) -> list[int]:
-    """Of a run's pods, while their records are there."""
+    """Return the processes of a run's pods; this works while the journals exist."""
     wanted = f"LEASEHOLD_RUN=team/{run}".encode()
     return [
         pid for pid in marked(server.data)
@@ -67,7 +67,7 @@ def events(server: Up) -> str:
         return json.dumps(client.ask("GET", "/api/v1/namespaces/team/events")[1])
 
 
-def test_a_variable_without_a_source_that_was_let_in_once_harms_only_its_run(up: Servers) -> None:
+def test_stored_variable_without_source_harms_only_its_run(up: Servers) -> None:
     server = up("--gpus", "2").start()
     server.submit(*team(), job("first", "sleep 600", gpus=2))
     server.wait_phase("first", "Running")
@@ -88,7 +88,7 @@ def test_a_variable_without_a_source_that_was_let_in_once_harms_only_its_run(up:
     server.wait_phase("after", "Completed")
 
 
-def test_a_run_and_a_budget_that_nobody_can_read_are_quarantined_over_a_restart(
+def test_unreadable_run_and_budget_are_quarantined_at_restart(
     up: Servers,
 ) -> None:
     server = up().start()
@@ -123,7 +123,7 @@ def test_a_run_and_a_budget_that_nobody_can_read_are_quarantined_over_a_restart(
     server.cli("leasehold", "audit", "--data", str(server.data))
 
 
-def test_records_that_are_removed_under_a_run_end_it_and_what_it_costs(up: Servers) -> None:
+def test_run_with_removed_journal_fails_and_its_lease_is_closed(up: Servers) -> None:
     server = up().start()
     server.submit(*team(), job("robbed", "sleep 600"), job("good", "sleep 600"))
     server.wait_phase("robbed", "Running")
@@ -148,7 +148,7 @@ def test_records_that_are_removed_under_a_run_end_it_and_what_it_costs(up: Serve
     assert are_gone(robbed)
 
 
-def test_a_lottery_key_that_was_lost_is_told(up: Servers) -> None:
+def test_lost_lottery_key_is_reported_once(up: Servers) -> None:
     server = up().start()
     server.submit(*team())
     assert server.stop() == 0

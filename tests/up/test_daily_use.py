@@ -1,4 +1,4 @@
-"""A day's work without YAML: run, wait, look, read what was printed, also by earlier attempts."""
+"""Daily work without YAML: run, wait, list, and read logs, even of earlier attempts."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def started(up: Servers, *words: str) -> Up:
     return server
 
 
-def test_a_command_runs_without_a_manifest(up: Servers) -> None:
+def test_run_command_runs_job_without_manifest(up: Servers) -> None:
     server = started(up)
 
     done = server.runs("run", "-n", "team", "--gpus", "2", "--name", "hello", "--follow", "--",
@@ -35,7 +35,7 @@ def test_a_command_runs_without_a_manifest(up: Servers) -> None:
     assert (row["owner"], row["flavor"], row["phase"]) == ("org:team", "virtual", "Completed")
 
 
-def test_its_exit_status_is_that_of_the_command(up: Servers) -> None:
+def test_followed_run_exits_with_status_of_the_job(up: Servers) -> None:
     server = started(up)
 
     done = server.runs("run", "-n", "team", "--gpus", "1", "--follow", "--", "sh", "-c", "exit 7",
@@ -45,7 +45,7 @@ def test_its_exit_status_is_that_of_the_command(up: Servers) -> None:
     assert "Failed" in done.stderr
 
 
-def test_a_dry_run_prints_the_manifest_and_leaves_nothing(up: Servers, tmp_path: Path) -> None:
+def test_dry_run_prints_manifest_and_creates_nothing(up: Servers, tmp_path: Path) -> None:
     server = started(up)
     words = ("-n", "team", "--gpus", "4", "--per-pod", "2", "--max", "2h", "--checkpoint", "30m",
              "--image", "example.com/train", "--dry-run")  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_dry_run_prints_the_manifest_and_leaves_nothing(up: Servers, tmp_path:
     assert "gpusPerPod" in wrong.stderr
 
 
-def test_an_array_has_a_group_for_each_index(up: Servers) -> None:
+def test_array_run_has_one_group_per_index(up: Servers) -> None:
     server = started(up)
     script = "echo $LEASEHOLD_ARRAY_INDEX of $LEASEHOLD_ARRAY_COUNT in $LEASEHOLD_GROUP"
 
@@ -102,7 +102,7 @@ def test_an_array_has_a_group_for_each_index(up: Servers) -> None:
         assert wrong.returncode == 2, bad
 
 
-def test_what_cannot_be_guessed_is_asked_for(up: Servers) -> None:
+def test_run_requires_owner_flag_if_owner_is_missing_or_ambiguous(up: Servers) -> None:
     server = started(up)
     nobody = server.runs("run", "--gpus", "1", "--", "true", ok=False)
     assert "--owner" in nobody.stderr
@@ -116,7 +116,7 @@ def test_what_cannot_be_guessed_is_asked_for(up: Servers) -> None:
     assert "org:other, org:team" in two.stderr
 
 
-def test_submit_waits_for_the_start_or_the_end(up: Servers) -> None:
+def test_submit_waits_for_start_end_or_timeout(up: Servers) -> None:
     server = started(up)
     files = {}
     for name, script in (("good", "sleep 0.3"), ("bad", "exit 9"), ("long", "sleep 600")):
@@ -136,7 +136,7 @@ def test_submit_waits_for_the_start_or_the_end(up: Servers) -> None:
     assert "not there yet after 0.5 s" in late.stderr
 
 
-def test_what_earlier_attempts_printed_is_kept(up: Servers, kubectl_path: Path) -> None:
+def test_logs_of_earlier_attempts_are_kept(up: Servers, kubectl_path: Path) -> None:
     server = started(up)
     server.submit(job("again", FAILS_ONCE, runtime={"retries": 1}))
     server.wait("a second attempt", lambda: server.run("again").get("attempt") == 2)
@@ -172,7 +172,7 @@ def test_what_earlier_attempts_printed_is_kept(up: Servers, kubectl_path: Path) 
     assert logs("--previous") == "attempt 1\n"
 
 
-def test_a_list_is_narrowed_and_sorted(up: Servers) -> None:
+def test_list_is_filtered_and_sorted(up: Servers) -> None:
     server = started(up)
     for name, label, script in (("b", "one", "true"), ("a", "two", "true"), ("c", "one", "exit 1")):
         made = job(name, script)
@@ -194,7 +194,7 @@ def test_a_list_is_narrowed_and_sorted(up: Servers) -> None:
     assert status["created"] <= status["started"] <= status["ended"]
 
 
-def test_what_a_cancelled_run_printed_can_still_be_read(up: Servers) -> None:
+def test_logs_of_cancelled_run_stay_readable(up: Servers) -> None:
     server = started(up)
     server.submit(job("stopped", "echo so far; sleep 600"))
     server.wait_phase("stopped", "Running")
@@ -208,8 +208,8 @@ def test_what_a_cancelled_run_printed_can_still_be_read(up: Servers) -> None:
     assert server.runs("logs", "-n", "team", "stopped").stdout == "so far\n"
 
 
-def test_following_goes_on_when_the_server_is_restarted(up: Servers) -> None:
-    """On a port that stays, since the kubeconfig is read once."""
+def test_follow_continues_after_server_restart(up: Servers) -> None:
+    """The port must stay the same, because the client reads the kubeconfig once."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""`leasehold drain` on a real control plane: jobs save their state, and go on from it elsewhere."""
+"""`leasehold drain` on a real control plane: jobs save their state and resume elsewhere."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ FLEET = """\
 fleet:
   - {domain: a, nodes: 3, gpus: 4, flavor: virtual, region: here, cluster: one}
 """
-# Counts on from its checkpoint. The folder `<name>.lives` is there while it runs: whoever finds it
-# there is the second of his rank. (`$$` in a command is `$` in Kubernetes.)
+# The job counts on from its checkpoint. The folder `<name>.lives` exists while the job runs; a job
+# that finds the folder at its start is a duplicate. (`$$` in a command is `$` in Kubernetes.)
 COUNTS = """
 n=$(cat {folder}/{name} 2>/dev/null || echo 0)
 mkdir {folder}/{name}.lives || touch {folder}/twice
@@ -24,7 +24,7 @@ while :; do n=$((n + 1)); echo $$n > {folder}/{name}.now; sleep 0.05; done
 
 
 class Drained:
-    """A node under three jobs: one that checkpoints, one with a spare and one with neither."""
+    """A node with three jobs: one with checkpoints, one with a spare and one with neither."""
 
     def __init__(self, up: Servers, tmp_path: Path) -> None:
         fleet = tmp_path / "fleet.yaml"
@@ -74,11 +74,11 @@ def is_left_to_plain(drained: Drained) -> bool:
 
 
 def has_moved(drained: Drained) -> bool:
-    """Both run again, from what they saved."""
+    """Return whether both jobs run again from their saved state."""
     return all(drained.saved(name) and drained.resumed(name) for name in ("saves", "spared"))
 
 
-def test_a_node_is_emptied_without_loss(drained: Drained) -> None:
+def test_drain_empties_node_without_loss_of_work(drained: Drained) -> None:
     server = drained.server
 
     with subprocess.Popen(
@@ -119,7 +119,7 @@ def test_a_node_is_emptied_without_loss(drained: Drained) -> None:
     _is_sound(server)
 
 
-def test_the_control_plane_dies_while_they_leave(drained: Drained) -> None:
+def test_drain_completes_after_control_plane_is_killed(drained: Drained) -> None:
     server = drained.server
     server.cli("leasehold", "drain", "a-00", "--wait", "0.1", ok=False)
 

@@ -1,4 +1,4 @@
-"""The one line that `leasehold up` says to export is enough for every command."""
+"""The one export line that `leasehold up` prints is enough for every command."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def server(up: Servers) -> Up:
 
 @pytest.fixture
 def say(server: Up, tmp_path: Path) -> Say:
-    """`leasehold …` by a person who exported that line and has no data folder of their own."""
+    """Return a function that runs `leasehold …` for a person who only exported that line."""
     assert server.process.stdout is not None
     greeting = iter(server.process.stdout.readline, "")
     line = next(each.strip() for each in greeting if each.strip().startswith("export "))
@@ -36,7 +36,7 @@ def say(server: Up, tmp_path: Path) -> Say:
     return run
 
 
-def test_the_commands_on_a_folder_work_on_that_of_the_exported_server(
+def test_folder_commands_use_data_folder_of_exported_server(
     server: Up, say: Say, tmp_path: Path
 ) -> None:
     server.submit(*team(), job("hello", "true"))
@@ -53,9 +53,7 @@ def test_the_commands_on_a_folder_work_on_that_of_the_exported_server(
     assert "nothing is old enough" in say("ledger", "compact").stdout
 
 
-def test_a_kubeconfig_elsewhere_is_asked_over_the_network(
-    server: Up, say: Say, tmp_path: Path
-) -> None:
+def test_foreign_kubeconfig_is_used_over_the_network(server: Up, say: Say, tmp_path: Path) -> None:
     server.submit(*team(), job("hello", "true"))
     server.wait_phase("hello", "Completed")
     theirs = tmp_path / "auditor"
@@ -73,7 +71,7 @@ def test_a_kubeconfig_elsewhere_is_asked_over_the_network(
         assert "--data" in refused.stderr
 
 
-def test_a_folder_that_is_named_wins(server: Up, say: Say, tmp_path: Path) -> None:
+def test_named_data_folder_overrides_exported_server(server: Up, say: Say, tmp_path: Path) -> None:
     other = str(tmp_path / "other")
     assert other in say("token", "list", "--data", other).stderr
     assert other in say("token", "list", LEASEHOLD_DATA=other).stderr
@@ -83,7 +81,7 @@ def test_a_folder_that_is_named_wins(server: Up, say: Say, tmp_path: Path) -> No
     assert "--data" in gone.stderr
 
 
-def test_what_is_started_and_left_is_counted_in_english(up: Servers, tmp_path: Path) -> None:
+def test_start_and_stop_messages_use_correct_plurals(up: Servers, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text("fleet: []\n")
     empty = up("--fleet", str(fleet)).start()

@@ -1,5 +1,5 @@
-"""A disk that fills up: refused in words, nothing that was acknowledged is lost, and it goes on
-when there is room again. Needs root: the disk is a small tmpfs of the test's own."""
+"""A disk that fills up: submissions are refused with a reason, nothing acknowledged is lost, and
+the server recovers when there is space again. Needs root: the disk is a small tmpfs."""
 
 import contextlib
 import json
@@ -52,8 +52,8 @@ def readyz(server: Up) -> tuple[int, str]:
     return status, str(said)
 
 
-def refuse(server: Up) -> None:
-    """Submits until the disk has no room for more."""
+def submit_until_refused(server: Up) -> None:
+    """Submit runs until the server refuses one because the disk is full."""
     path = server.folder / "more.yaml"
     for number in range(200):
         path.write_text(json.dumps(job(f"more{number}", "true")))
@@ -62,12 +62,12 @@ def refuse(server: Up) -> None:
     raise AssertionError("there was room for all of them")
 
 
-def test_a_full_disk_is_told_to_whoever_looks_and_whoever_does_not(small: Up) -> None:
+def test_full_disk_is_reported_by_readyz_alert_and_metric_until_freed(small: Up) -> None:
     server = small.start()
     server.submit(*team())
     assert readyz(server)[0] == 200
     ballast = fill(server)
-    refuse(server)
+    submit_until_refused(server)
     status, said = readyz(server)
     assert status == 503
     assert "[-]store failed: the disk is full; make room" in said
@@ -85,7 +85,7 @@ def test_a_full_disk_is_told_to_whoever_looks_and_whoever_does_not(small: Up) ->
     server.wait("the relief", lambda: "well again" in log.read_text())
 
 
-def test_a_start_on_a_full_disk_ends_with_the_reason(small: Up) -> None:
+def test_start_on_full_disk_fails_with_reason_and_keeps_jobs(small: Up) -> None:
     server = small.start()
     server.submit(*team(), job("long", "sleep 600"))
     server.wait_phase("long", "Running")
@@ -95,13 +95,13 @@ def test_a_start_on_a_full_disk_ends_with_the_reason(small: Up) -> None:
     assert done.returncode == 1
     assert "the disk is full; make room" in done.stderr
     assert "Traceback" not in done.stderr
-    assert marked(server.data), "the job goes on"
+    assert marked(server.data), "the job must keep running"
     ballast.unlink()
     server.start()
     assert server.run("long")["phase"] == "Running"
 
 
-def test_a_start_on_a_full_disk_can_be_stopped(small: Up) -> None:
+def test_start_on_full_disk_can_be_stopped(small: Up) -> None:
     server = small.start()
     server.submit(*team())
     server.kill()
@@ -118,7 +118,7 @@ def test_a_start_on_a_full_disk_can_be_stopped(small: Up) -> None:
     ballast.unlink()
 
 
-def test_output_that_was_lost_while_the_server_was_dead_is_told(small: Up) -> None:
+def test_output_lost_while_server_was_dead_is_reported(small: Up) -> None:
     server = small.start()
     script = (
         "while [ ! -e go ]; do sleep 0.05; done; "
@@ -145,7 +145,7 @@ def test_output_that_was_lost_while_the_server_was_dead_is_told(small: Up) -> No
     client.close()
 
 
-def test_a_full_disk_refuses_and_loses_nothing(small: Up) -> None:
+def test_full_disk_refuses_submissions_and_loses_nothing_acknowledged(small: Up) -> None:
     server = small.start()
     server.submit(*team(), job("before", "sleep 2; exit 0"))
     server.wait_phase("before", "Running")
@@ -162,7 +162,7 @@ def test_a_full_disk_refuses_and_loses_nothing(small: Up) -> None:
     assert "Traceback" not in refused
     assert "full" in refused or "space" in refused
     ballast.unlink()
-    # What was acknowledged is there, what was not can be tried again, and the job's end was kept.
+    # Acknowledged runs exist, refused ones can be submitted again, and the end of the job was kept.
     server.wait_phase("before", "Completed")
     server.submit(job("after", "true"))
     server.wait_phase("after", "Completed")

@@ -1,4 +1,4 @@
-"""Whatever goes wrong with a job, its run says so in words, and its lease ends when it did."""
+"""Every failure of a job is explained on its run, and its lease ends with the job."""
 
 import json
 import signal
@@ -19,38 +19,38 @@ def started(up: Servers, *jobs: dict[str, object]) -> Up:
 # `$$` in a command is `$` in Kubernetes, so a shell's own `$$` is written `$$$$`.
 
 
-def told(server: Up, name: str) -> str:
-    """All that a user can read about a run without asking anybody."""
+def explanation_of(server: Up, name: str) -> str:
+    """Return everything that a user can read about a run."""
     explained = server.runs("explain", f"team/{name}").stdout
     pods = server.runs("pods", f"team/{name}", "-o", "json").stdout
     return explained + pods
 
 
-def test_a_command_that_is_not_there(up: Servers) -> None:
+def test_missing_command_is_reported_with_path_and_exit_code(up: Servers) -> None:
     container = {"command": ["/nowhere/train"]}
     server = started(up, job("typo", "", container=container))
     server.wait_phase("typo", "Failed")
-    assert "/nowhere/train" in told(server, "typo")
-    assert "127" in told(server, "typo")
+    assert "/nowhere/train" in explanation_of(server, "typo")
+    assert "127" in explanation_of(server, "typo")
 
 
-def test_an_exit_code(up: Servers) -> None:
+def test_exit_code_is_reported_and_uses_up_a_retry(up: Servers) -> None:
     server = started(up, job("three", "echo before; exit 3", runtime={"retries": 1}))
     row = server.wait_phase("three", "Failed")
     assert row["attempt"] == 2
-    assert "3" in told(server, "three")
+    assert "3" in explanation_of(server, "three")
     assert "before" in server.runs("logs", "team/three").stdout
     closed = {str(each["closed"]) for each in server.rows("leases", "team/three")}
     assert closed == {"Fail"}
 
 
-def test_a_process_that_is_killed(up: Servers) -> None:
+def test_killed_process_is_reported_with_exit_code_137(up: Servers) -> None:
     server = started(up, job("killed", "kill -9 $$$$"))
     server.wait_phase("killed", "Failed")
-    assert "137" in told(server, "killed")
+    assert "137" in explanation_of(server, "killed")
 
 
-def test_a_process_that_ignores_sigterm(up: Servers) -> None:
+def test_cancelled_process_that_ignores_sigterm_is_killed(up: Servers) -> None:
     script = "trap '' TERM; (trap '' TERM; sleep 600) & while :; do sleep 1; done"
     server = started(up, job("deaf", script, runtime={"gracePeriod": "1s"}))
     server.wait_phase("deaf", "Running")
@@ -62,7 +62,7 @@ def test_a_process_that_ignores_sigterm(up: Servers) -> None:
     assert not marked(server.data)
 
 
-def test_a_second_container_is_refused_by_its_path(up: Servers) -> None:
+def test_second_container_is_refused_by_path(up: Servers) -> None:
     server = started(up)
     two = job("two", "true")
     spec = two["spec"]
@@ -78,14 +78,16 @@ def test_a_second_container_is_refused_by_its_path(up: Servers) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
-def test_a_crash_is_told_as_its_signal(up: Servers, number: signal.Signals) -> None:
+def test_crash_is_reported_with_exit_code_of_its_signal(
+    up: Servers, number: signal.Signals
+) -> None:
     server = started(up, job("crash", f"kill -{int(number)} $$$$"))
     server.wait_phase("crash", "Failed")
-    assert str(128 + int(number)) in told(server, "crash")
+    assert str(128 + int(number)) in explanation_of(server, "crash")
 
 
-def test_a_pod_that_somebody_deletes_is_not_started_again(up: Servers) -> None:
-    """Whatever its job makes of the signal."""
+def test_deleted_pod_fails_its_run_and_is_not_started_again(up: Servers) -> None:
+    """This holds even if the job exits with 0 on the signal."""
     server = started(up, job("gone", "trap 'exit 0' TERM; while :; do sleep 0.1; done"))
     server.wait_phase("gone", "Running")
     [pod] = server.rows("pods", "team/gone")

@@ -1,4 +1,4 @@
-"""Limits of the server, by its configuration, and that what goes wrong is told as a warning."""
+"""Limits from the server configuration, and warning events of the agent."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.up.conftest import Servers
 from tests.up.server import QUICK, Up, job, team
 
 from leasehold.adapters.agent.cgroups import find_cgroups
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.server import Server, connect
 from leasehold.core.names import Wire
 
@@ -26,21 +26,21 @@ def client_of(server: Up) -> Iterator[Server]:
 
 
 def events(server: Up, reason: str) -> list[str]:
-    """The types of all events of that reason."""
+    """Return the types of all events with this reason."""
     with client_of(server) as client:
         items = client.send("GET", "/api/v1/events")["items"]
     assert isinstance(items, list)
     return [str(event["type"]) for event in items if event["reason"] == reason]
 
 
-def test_what_the_agent_warns_of_is_a_warning(up: Servers) -> None:
+def test_agent_failure_event_has_type_warning(up: Servers) -> None:
     server = up().start()
     server.submit(*team(), job("typo", "", container={"command": ["/nowhere/train"]}))
     server.wait("the event", lambda: events(server, "ContainerCannotRun") != [])
     assert events(server, "ContainerCannotRun") == ["Warning"]
 
 
-def test_a_grace_period_beyond_the_limit_is_refused_by_path(up: Servers) -> None:
+def test_grace_period_above_limit_is_refused_by_path(up: Servers) -> None:
     server = up(config=f"{QUICK}\ngracePeriod.max: 2m").start()
     server.submit(*team(), job("fits", "sleep 1", runtime={"gracePeriod": "2m"}))
     manifest = server.folder / "long.yaml"
@@ -51,7 +51,7 @@ def test_a_grace_period_beyond_the_limit_is_refused_by_path(up: Servers) -> None
     assert "write at most 2m (gracePeriod.max of this server)" in done.stderr
 
 
-def test_an_edit_is_held_to_what_a_new_run_is(up: Servers) -> None:
+def test_edit_is_checked_against_same_limits_as_new_run(up: Servers) -> None:
     server = up(config=f"{QUICK}\ngracePeriod.max: 2m").start()
     server.submit(*team(), job("poor", "sleep 1", owner="org:nobody"))
     edit: Wire = {"spec": {"runtime": {"maxDuration": "never", "gracePeriod": "3m"}}}
@@ -64,7 +64,7 @@ def test_an_edit_is_held_to_what_a_new_run_is(up: Servers) -> None:
     assert causes == {}
 
 
-def test_a_job_that_forks_on_and_on_fails_alone(up: Servers) -> None:
+def test_fork_bomb_job_fails_alone(up: Servers) -> None:
     probe = find_cgroups("leasehold-probe")
     probe.remove()
     server = up(config=f"{QUICK}\nagent.pidsMax: 24").start()

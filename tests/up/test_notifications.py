@@ -1,4 +1,4 @@
-"""Starts, cuts and ends are told to webhooks and commands, signed, retried, and in nobody's way."""
+"""Webhooks and commands get signed, retried messages about starts, preemptions and ends."""
 
 import hashlib
 import hmac
@@ -19,11 +19,11 @@ SECRET = b"0123456789abcdef0123456789abcdef"
 
 
 class Receiver:
-    """A real HTTP server that keeps what it is sent; it may refuse some of it first."""
+    """A real HTTP server that keeps the messages it gets; it can refuse some at first."""
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], dict[str, object]]] = []
-        self.refusals: list[int] = []  # statuses to answer with before all is well
+        self.refusals: list[int] = []  # statuses of the first answers
         self.tries = 0
         receiver = self
 
@@ -55,7 +55,7 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_address[1]}/hook?team=a"
 
     def check(self, headers: dict[str, str], body: bytes) -> None:
-        """As a receiver should: by secret, time and body."""
+        """Check the signature and the timestamp, as a receiver should."""
         signed = headers["x-leasehold-timestamp"].encode() + b"." + body
         good = "sha256=" + hmac.new(SECRET, signed, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(good, headers["x-leasehold-signature"]):
@@ -63,7 +63,7 @@ class Receiver:
         if abs(time.time() - int(headers["x-leasehold-timestamp"])) > 300:
             self.wrong.append("it is old")
 
-    def told(self) -> list[tuple[str, str]]:
+    def events(self) -> list[tuple[str, str]]:
         return [(str(wire["event"]), str(wire["run"])) for _, wire in self.got]
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ def server_with(up: Servers, lines: str, tmp_path: Path, *words: str) -> Up:
     return up(*(words or ("--gpus", "8")), config=config).start()
 
 
-def test_a_start_and_an_end_are_told_signed_and_once(
+def test_webhook_gets_signed_start_and_end_exactly_once(
     up: Servers, receiver: Receiver, tmp_path: Path
 ) -> None:
     server = server_with(up, f"notify.webhooks: {{team: '{receiver.url}'}}", tmp_path)
@@ -95,7 +95,7 @@ def test_a_start_and_an_end_are_told_signed_and_once(
         server.wait_phase(name, "Completed", "Failed")
     server.wait("four messages", lambda: len(receiver.got) >= 4)
 
-    assert sorted(receiver.told()) == [
+    assert sorted(receiver.events()) == [
         ("end", "bad"), ("end", "good"), ("start", "bad"), ("start", "good"),
     ]  # fmt: skip
     assert receiver.wrong == []
@@ -113,10 +113,10 @@ def test_a_start_and_an_end_are_told_signed_and_once(
     server.submit(job("later", "true"))
     server.wait_phase("later", "Completed")
     server.wait("two more", lambda: len(receiver.got) >= 6)
-    assert sorted(receiver.told()[4:]) == [("end", "later"), ("start", "later")]
+    assert sorted(receiver.events()[4:]) == [("end", "later"), ("start", "later")]
 
 
-def test_a_cut_is_told_with_whom_it_was_for(
+def test_preemption_message_names_beneficiary(
     up: Servers, receiver: Receiver, tmp_path: Path
 ) -> None:
     lines = f"notify.webhooks: {{'*': '{receiver.url}'}}\nnotify.events: [cut]"
@@ -141,7 +141,7 @@ def test_a_cut_is_told_with_whom_it_was_for(
     assert cut["resolution"]
 
 
-def test_a_receiver_that_refuses_is_asked_again(
+def test_webhook_with_temporary_error_is_retried(
     up: Servers, receiver: Receiver, tmp_path: Path
 ) -> None:
     receiver.refusals = [503, 429]
@@ -149,11 +149,11 @@ def test_a_receiver_that_refuses_is_asked_again(
     server.submit(*team(), job("one", "true"))
     server.wait("both messages", lambda: len(receiver.got) == 2)
 
-    assert receiver.told() == [("start", "one"), ("end", "one")]
+    assert receiver.events() == [("start", "one"), ("end", "one")]
     assert receiver.tries == 4
 
 
-def test_a_receiver_that_says_no_is_not_pestered(
+def test_webhook_with_permanent_error_is_not_retried(
     up: Servers, receiver: Receiver, tmp_path: Path
 ) -> None:
     receiver.refusals = [410]
@@ -161,14 +161,14 @@ def test_a_receiver_that_says_no_is_not_pestered(
     server.submit(*team(), job("one", "true"))
     server.wait("the second message", lambda: len(receiver.got) == 1)
 
-    assert receiver.told() == [("end", "one")]
+    assert receiver.events() == [("end", "one")]
     assert receiver.tries == 2
 
 
-def test_a_receiver_that_hangs_keeps_nothing_from_starting(up: Servers, tmp_path: Path) -> None:
+def test_hanging_webhook_does_not_delay_runs_or_stop(up: Servers, tmp_path: Path) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
-        deaf.listen()  # it takes connections and never answers
+        deaf.listen()  # accepts connections and never answers
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
         server = server_with(up, f"notify.webhooks: {{team: '{url}'}}", tmp_path)
         server.submit(*team())
@@ -181,7 +181,7 @@ def test_a_receiver_that_hangs_keeps_nothing_from_starting(up: Servers, tmp_path
         assert server.stop() == 0
 
 
-def test_a_command_gets_the_news_on_its_standard_input(up: Servers, tmp_path: Path) -> None:
+def test_notification_command_gets_message_on_standard_input(up: Servers, tmp_path: Path) -> None:
     said = tmp_path / "said"
     script = tmp_path / "tell"
     script.write_text(f"#!/bin/sh\n(printf '%s ' \"$LEASEHOLD_EVENT\"; cat; echo) >> {said}\n")
@@ -208,7 +208,7 @@ def test_a_command_gets_the_news_on_its_standard_input(up: Servers, tmp_path: Pa
         ("notify.secretFile: /nowhere/at/all", "No such file"),
     ],
 )
-def test_a_configuration_that_cannot_be_is_told_at_start(
+def test_invalid_notification_settings_are_refused_at_start(
     up: Servers, lines: str, says: str
 ) -> None:
     server = up("--gpus", "1", config=lines)

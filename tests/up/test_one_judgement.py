@@ -1,4 +1,4 @@
-"""`submit`, `plan` and `lint` say the same of the same manifest."""
+"""`submit`, `plan` and `lint` give the same verdict on the same manifest."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def with_pod(pod: dict[str, object]) -> dict[str, object]:
 
 
 def judged(server: Up, manifest: dict[str, object]) -> list[set[str]]:
-    """The paths that each of the three names."""
+    """Return the paths named by each of the three commands that refuses the manifest."""
     file = server.folder / "judged.yaml"
     file.write_text(json.dumps(manifest))
     config = server.folder / "config.yaml"
@@ -73,7 +73,7 @@ def judged(server: Up, manifest: dict[str, object]) -> list[set[str]]:
     ]  # fmt: skip
 
 
-def test_what_one_refuses_all_refuse_by_the_same_paths(up: Servers) -> None:
+def test_submit_plan_and_lint_refuse_same_paths(up: Servers) -> None:
     server = up("--gpus", "8", config=CONFIG).start()
     server.submit(BUDGET)
 
@@ -93,7 +93,7 @@ def test_what_one_refuses_all_refuse_by_the_same_paths(up: Servers) -> None:
         ), path
 
 
-def test_a_namespace_that_is_not_there_is_refused_by_plan_too(up: Servers) -> None:
+def test_plan_refuses_missing_namespace_like_submit(up: Servers) -> None:
     server = up().start()
     file = server.folder / "run.yaml"
     file.write_text(json.dumps({**GOOD, "metadata": {"name": "r", "namespace": "nowhere"}}))
@@ -104,8 +104,7 @@ def test_a_namespace_that_is_not_there_is_refused_by_plan_too(up: Servers) -> No
     assert "there is no such namespace" in planned.stderr
 
 
-def test_lint_knows_what_submit_takes_along(up: Servers, tmp_path: Path) -> None:
-    """Namespaces, and objects that leave theirs to -n."""
+def test_lint_accepts_namespaces_and_objects_without_namespace(up: Servers, tmp_path: Path) -> None:
     server = up().start()
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
     run = {**GOOD, "metadata": {"name": "r"}}

@@ -1,4 +1,4 @@
-"""`leasehold up` as a person meets it: first start, refusals, Ctrl-C, and starting again."""
+"""`leasehold up` as a user sees it: the first start, refusals, Ctrl-C and restarts."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from leasehold.core.ledger.head import FORMAT
 
 
 def refused(server: Up, *more: str) -> str:
-    """What a start that cannot be says, on stderr and in one go."""
+    """Start a server that must fail without a traceback, and return its stderr."""
     done = subprocess.run(
         server.command(*more), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -27,7 +27,7 @@ def refused(server: Up, *more: str) -> str:
     return done.stderr
 
 
-def test_the_first_start_says_what_to_do_next(up: Servers) -> None:
+def test_first_start_announces_slots_and_makes_private_files(up: Servers) -> None:
     server = up().start()
     said = "\n".join(server.said)
     assert "8 virtual slots" in said
@@ -39,7 +39,7 @@ def test_the_first_start_says_what_to_do_next(up: Servers) -> None:
     assert server.stop() == 0
 
 
-def test_a_run_goes_all_the_way(up: Servers) -> None:
+def test_submitted_run_completes_with_logs_and_valid_ledger(up: Servers) -> None:
     server = up().start()
     server.submit(*team(), job("hello", "echo hello $RANK of $WORLD_SIZE", gpus=2, pods=2))
     row = server.wait_phase("hello", "Completed")
@@ -54,7 +54,9 @@ def test_a_run_goes_all_the_way(up: Servers) -> None:
     server.cli("leasehold", "audit", "--data", str(server.data))
 
 
-def test_who_decides_can_be_asked_with_kubectl(up: Servers, kubectl_path: Path) -> None:
+def test_leader_is_visible_with_kubectl_and_changes_at_restart(
+    up: Servers, kubectl_path: Path
+) -> None:
     server = up().start()
 
     def kubectl(*words: str) -> str:
@@ -78,14 +80,14 @@ def test_who_decides_can_be_asked_with_kubectl(up: Servers, kubectl_path: Path) 
     assert second != first
 
 
-def test_a_second_one_on_the_same_data_names_the_first(up: Servers) -> None:
+def test_second_server_on_same_data_is_refused_with_pid_of_first(up: Servers) -> None:
     server = up().start()
     assert str(server.process.pid) in refused(server)
     assert server.rows("list", "-A") == []
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
-def test_a_store_that_is_gone_is_not_made_anew(up: Servers, is_there: bool) -> None:
+def test_missing_or_empty_store_is_not_created_again(up: Servers, is_there: bool) -> None:
     server = up().start()
     assert server.stop() == 0
     store = server.data / "store.sqlite"
@@ -101,16 +103,16 @@ def test_a_store_that_is_gone_is_not_made_anew(up: Servers, is_there: bool) -> N
     assert server.start().rows("list", "-A") == []
 
 
-def test_a_lock_that_a_dead_process_left_is_taken_over(up: Servers) -> None:
+def test_stale_lock_file_is_taken_over(up: Servers) -> None:
     server = up().start()
     server.kill()
     lock = server.data / "store.sqlite.lock"
-    lock.write_text(f"{os.getpid()}\n")  # somebody who lives, but does not hold it
+    lock.write_text(f"{os.getpid()}\n")  # a live process that does not hold the lock
     server.start()
     assert server.rows("list", "-A") == []
 
 
-def test_a_port_in_use_is_one_sentence(up: Servers) -> None:
+def test_port_in_use_is_refused_with_remedy(up: Servers) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -126,16 +128,18 @@ def test_a_port_in_use_is_one_sentence(up: Servers) -> None:
         (("--config", "nowhere.yaml"), "name a file that can be read"),
     ],
 )
-def test_a_wrong_file_is_named(up: Servers, more: tuple[str, ...], says: str) -> None:
+def test_missing_fleet_or_config_file_is_reported(
+    up: Servers, more: tuple[str, ...], says: str
+) -> None:
     server = up("--log-level", "info") if "--fleet" in more else up()
     assert says in refused(server, *more)
 
 
-def test_a_setting_that_is_none_is_refused_by_name(up: Servers) -> None:
+def test_unknown_setting_is_refused_by_name(up: Servers) -> None:
     assert "activationlead" in refused(up(config="activationlead: 3s\n"))
 
 
-def test_a_ledger_of_a_later_version_is_refused_and_left_alone(up: Servers) -> None:
+def test_ledger_of_later_format_is_refused(up: Servers) -> None:
     server = up().start()
     server.stop()
     path = server.data / "store.sqlite"
@@ -153,7 +157,7 @@ def test_a_ledger_of_a_later_version_is_refused_and_left_alone(up: Servers) -> N
     assert f"the ledger is of format {FORMAT + 1}" in verified.output
 
 
-def test_a_damaged_store_is_refused_and_left_alone(up: Servers) -> None:
+def test_damaged_store_is_refused_and_not_changed(up: Servers) -> None:
     server = up().start()
     server.stop()
     store = server.data / "store.sqlite"
@@ -166,8 +170,8 @@ def test_a_damaged_store_is_refused_and_left_alone(up: Servers) -> None:
     assert store.read_bytes() == damaged
 
 
-def test_content_that_was_never_written_is_refused_in_one_sentence(up: Servers) -> None:
-    """SQLite has no checksums; the ledger has."""
+def test_altered_ledger_content_is_refused_with_restore_command(up: Servers) -> None:
+    """SQLite has no checksums, but the ledger has."""
     server = up().start()
     server.submit(*team(), job("over", "exit 0"))
     server.wait_phase("over", "Completed")
@@ -182,14 +186,14 @@ def test_content_that_was_never_written_is_refused_in_one_sentence(up: Servers) 
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_jobs_live_through_a_restart(up: Servers, how: signal.Signals) -> None:
+def test_jobs_survive_server_restart(up: Servers, how: signal.Signals) -> None:
     server = up().start()
     script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done; exit 0"
     server.submit(*team(), job("long", script, pods=2), job("quick", "sleep 0.7; exit 3"))
     server.wait_phase("long", "Running")
     server.process.send_signal(how)
     server._gone()
-    assert marked(server.data)  # nobody ended them
+    assert marked(server.data)  # the jobs still run
     server.start()
     assert server.wait_phase("quick", "Failed")["phase"] == "Failed"
     row = server.wait_phase("long", "Completed")
@@ -201,14 +205,14 @@ def test_jobs_live_through_a_restart(up: Servers, how: signal.Signals) -> None:
     assert {each["closed"] for each in leases} == {"Completed"}
 
 
-def test_it_can_be_asked_to_end_its_jobs(up: Servers) -> None:
+def test_stop_with_end_jobs_kills_jobs_and_starts_no_waiting_run(up: Servers) -> None:
     server = up("--gpus", "2", "--end-jobs").start()
     waiting = [job(f"next{n}", "sleep 600", pods=2) for n in range(3)]
     server.submit(*team(), job("long", "sleep 600", pods=2), *waiting)
     server.wait_phase("long", "Running")
     assert marked(server.data)
     assert server.stop() == 0
-    assert not marked(server.data), "none of those who waited was started in its place"
+    assert not marked(server.data), "no waiting run may start in its place"
     server.cli("leasehold", "ledger", "verify", "--data", str(server.data))
     assert server.said[-1] == "stopped"
     server.start()
@@ -220,7 +224,7 @@ def test_it_can_be_asked_to_end_its_jobs(up: Servers) -> None:
     )
 
 
-def test_health_needs_no_token_and_tells_nothing_else(up: Servers, tmp_path: Path) -> None:
+def test_only_health_endpoints_need_no_token(up: Servers, tmp_path: Path) -> None:
     import http.client
     import ssl
 

@@ -1,4 +1,4 @@
-"""`kubectl runs watch` outlives the server: it waits for the next one, wherever that listens."""
+"""`kubectl runs watch` outlives the server: it waits for the next server, on any port."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from tests.up.conftest import Servers
 from tests.up.server import BIN, job, team
 
 
-def test_a_watch_goes_on_with_the_next_server_until_its_run_ends(up: Servers) -> None:
+def test_watch_continues_with_next_server_until_run_ends(up: Servers) -> None:
     server = up().start()
     server.submit(*team(), job("long", "while [ ! -e go ]; do sleep 0.1; done"))
     server.wait_phase("long", "Running")
@@ -33,7 +33,7 @@ def test_a_watch_goes_on_with_the_next_server_until_its_run_ends(up: Servers) ->
     assert watching.returncode == 0
 
 
-def test_a_server_that_was_never_there_is_not_waited_for(up: Servers) -> None:
+def test_watch_fails_at_once_if_server_is_down_from_the_start(up: Servers) -> None:
     server = up().start()
     server.submit(*team())
     assert server.stop() == 0

@@ -12,9 +12,9 @@ from tests.questions.test_the_past import STORY
 from tests.web.visit import Visit
 
 from leasehold.core.objects.access import Caller, CallerRole
-from leasehold.shell.config import BadConfig, load_config
-from leasehold.web.doors import ProxyDoor
-from leasehold.web.house import NotShown
+from leasehold.shell.config.config import BadConfig, load_config
+from leasehold.web.authentication import ProxyAuthentication
+from leasehold.web.dependencies import NotShown
 from leasehold.web.live import STREAMS_MAX, STREAMS_OF_ALL_MAX, Streams
 
 
@@ -24,8 +24,8 @@ class Named:
     groups: tuple[str, ...]
 
 
-def door(groups: str = "") -> ProxyDoor:
-    return ProxyDoor(user_header="X-Forwarded-User", groups_header=groups, named=Named)
+def door(groups: str = "") -> ProxyAuthentication:
+    return ProxyAuthentication(user_header="X-Forwarded-User", groups_header=groups, named=Named)
 
 
 def request(*headers: tuple[str, str]) -> Request:
@@ -88,7 +88,7 @@ class Behind(Visit):
     """A visit to the same pages behind a proxy."""
 
     def make_door(self) -> Any:
-        return ProxyDoor(
+        return ProxyAuthentication(
             user_header="X-Forwarded-User",
             groups_header="",
             named=lambda user, _groups: Caller(user=user, role=CallerRole.ADMIN),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.web.looks import linked
+from leasehold.web.templating import linked
 
 ADDRESSES = {"vision/train": "/ui/runs/vision/train", "h-01": "/ui/nodes/h-01"}
 

@@ -16,7 +16,7 @@ from leasehold.web.sessions import COOKIE
 
 ANN = Caller(user="ann", role=CallerRole.USER, namespaces=("elsewhere",))
 ADDRESSES = (
-    "/ui/", "/ui/fleet", "/ui/runs", "/ui/runs/vision/train", "/ui/line", "/ui/budgets",
+    "/ui/", "/ui/fleet", "/ui/runs", "/ui/runs/vision/train", "/ui/queue", "/ui/budgets",
     "/ui/decisions", "/ui/ledger", "/ui/report", "/ui/nodes/a-00",
     "/ui/runbook",
 )  # fmt: skip

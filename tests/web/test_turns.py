@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from leasehold.web.house import NotShown
-from leasehold.web.turns import BURST_S, WAIT_S_MAX, WAITING_MAX, Turns
+from leasehold.web.dependencies import NotShown
+from leasehold.web.rate_limit import BURST_S, WAIT_S_MAX, WAITING_MAX, RateLimit
 
 
 class Hours:
@@ -15,7 +15,7 @@ class Hours:
     def __init__(self) -> None:
         self.now = self.worked = 0.0
         self.rests: list[float] = []
-        self.turns = Turns(now=lambda: self.now, work=lambda: self.worked, sleep=self.rest)
+        self.turns = RateLimit(now=lambda: self.now, work=lambda: self.worked, sleep=self.rest)
 
     async def rest(self, seconds: float) -> None:
         self.rests.append(seconds)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from tests.questions.played import ADMIN, Played
 
 from leasehold.adapters.http.tokens import Tokens
-from leasehold.cli.sheets import parquet_writer
+from leasehold.app.sheets import parquet_writer
 from leasehold.core.objects.access import Caller
-from leasehold.shell.query import Answered, BadQuestion
+from leasehold.shell.queries.query import Answered, BadQuestion
 from leasehold.web.app import Pages
-from leasehold.web.doors import LinkDoor
-from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
+from leasehold.web.authentication import LinkAuthentication
+from leasehold.web.dependencies import BatchLine, Chain, NotShown, PageDependencies, Visitor
 from leasehold.web.news import PageNews
 from leasehold.web.sessions import COOKIE
 
@@ -48,7 +48,7 @@ class Visit:
         self.tokens = Tokens(folder / "tokens.json")
         self.news = PageNews()
         self.door = self.make_door()
-        house = House(
+        house = PageDependencies(
             ask=self._ask,
             chain=self._chain,
             logs=self._logs,
@@ -60,7 +60,7 @@ class Visit:
         self.cookie = ""
 
     def make_door(self) -> Any:
-        return LinkDoor(
+        return LinkAuthentication(
             visitor_of=self.tokens.caller_of_digest, digest_of=self.tokens.digest_of, key=KEY
         )
 

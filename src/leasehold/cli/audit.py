@@ -9,18 +9,18 @@ import time
 import click
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
+from leasehold.app.visible import say
 from leasehold.cli.cluster_copy import ledger_options
 from leasehold.cli.config import read_config
 from leasehold.cli.ledger_source import snapshot_of
-from leasehold.cli.visible import say
 from leasehold.control.audit import audit
 from leasehold.core.units import plural
 from leasehold.core.world.invariants import check_all
 from leasehold.shell.archive.snapshot import Snapshot, world_of
-from leasehold.shell.config import Config
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.recover import Recovered
-from leasehold.shell.stored import Malformed
+from leasehold.shell.config.config import Config
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.loop.recover import Recovered
+from leasehold.shell.loop.stored import Malformed
 
 LOOKS = 4
 PAUSE_S = 1.5

@@ -10,7 +10,7 @@ from leasehold.cli.ledger_source import archive_of, sentences, snapshot_of
 from leasehold.cli.ledger_verify import verify_folder
 from leasehold.core.units import plural
 from leasehold.shell.archive.backup import BadBackup, take_backup
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 
 @click.command("backup")

@@ -8,10 +8,10 @@ import time
 
 import msgspec
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.server import Server, connect
 from leasehold.shell.archive.compactor import Compacted
-from leasehold.shell.archive.requests import NAME, CompactionTold
+from leasehold.shell.archive.requests import NAME, CompactionState
 
 WAIT_S = 3600
 GONE_S = 60  # how long there may be no leader in between
@@ -38,7 +38,7 @@ def ask_cluster(kubeconfig: str, context: str, keep: str) -> tuple[Compacted | N
     return told.compacted, told.problem
 
 
-def _asked(server: Server, keep: str, request: str) -> CompactionTold:
+def _asked(server: Server, keep: str, request: str) -> CompactionState:
     try:
         answer = server.request(NAME, {"keep": keep, "request": request})
     except Failure as failure:
@@ -50,6 +50,6 @@ def _asked(server: Server, keep: str, request: str) -> CompactionTold:
             ) from None
         raise
     try:
-        return msgspec.convert(answer, CompactionTold)
+        return msgspec.convert(answer, CompactionState)
     except msgspec.ValidationError as error:
         raise Failure(f"{server.context.server} answers what nobody understands: {error}") from None

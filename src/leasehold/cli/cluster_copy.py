@@ -23,12 +23,12 @@ from leasehold.adapters.objects.rules import key_of
 from leasehold.adapters.objects.storage import Change, decode
 from leasehold.adapters.sqlite.schema import open_file
 from leasehold.adapters.sqlite.storage import FileStorage
-from leasehold.cli.archive_place import archive_at
+from leasehold.app.archive_place import archive_at
 from leasehold.cli.data_folder import ledger_data_option
 from leasehold.cli.kube_options import kube_sentences, loader
 from leasehold.ports.store import StoreError, WatchExpired
 from leasehold.shell.archive.segments import BadArchive
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 # The head first: no part of the ledger is newer than the version at which it was read.
 KINDS = (

@@ -6,9 +6,9 @@ import click
 import yaml
 
 from leasehold.cli.data_folder import ledger_data_option
-from leasehold.shell.config import BadConfig, Config, effective, load_config
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.config import BadConfig, Config, effective, load_config
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.config.yamlfile import BadFile
 
 config_option = click.option(
     "--config",

@@ -19,29 +19,29 @@ from leasehold.adapters.http.serve import PortInUse
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.probes import serve_probes
 from leasehold.adapters.kubernetes.secrets import BadSecret
-from leasehold.cli.answering import Answers
+from leasehold.app.cluster_pages import BadFrontDoor, PagesOfReplica
+from leasehold.app.cluster_queries import Answers
+from leasehold.app.replica import Replica
 from leasehold.cli.config import read_config_file
-from leasehold.cli.front_door import BadFrontDoor, PagesOfReplica
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
-from leasehold.cli.replica import Replica
 from leasehold.core.names import API_VERSION
 from leasehold.core.policy import Policy
 from leasehold.ports.store import NotFound, StoreError
-from leasehold.shell import logs
-from leasehold.shell.config import Asking, Config
+from leasehold.shell.config.config import Config, QuerySettings
+from leasehold.shell.observe import logs
 
 # The API server keeps every object in memory, and etcd has 2 GiB for all of them. A spare has no
 # pod, so other schedulers and autoscalers do not see its GPUs as taken. On clusters RBAC decides
 # who may read whose Runs, so answers hide the names of other tenants.
 ON_CLUSTERS = Config(
     policy=Policy(max_objects=50_000, spares_on_reserved=True),
-    asking=Asking(hide_tenants=True),
+    asking=QuerySettings(hide_tenants=True),
 )
 _log = structlog.get_logger("leasehold")
 
 
 @dataclass(frozen=True)
-class Doors:
+class ServedAddresses:
     """The addresses that a replica serves; None: not served."""
 
     probes: tuple[str, int]
@@ -107,7 +107,7 @@ def command(
     config = ON_CLUSTERS
     if config_file is not None:
         config = read_config_file(config_file, ON_CLUSTERS)
-    doors = Doors(
+    doors = ServedAddresses(
         probes=_address(probes, "--probes"),
         questions=_address(questions, "--questions") if questions else None,
         certificates=certificates,
@@ -152,7 +152,7 @@ def command(
 
 
 async def _open(
-    doors: Doors,
+    doors: ServedAddresses,
     config: Config,
     replica: Replica,
     client: Client,

@@ -2,7 +2,7 @@
 
 `data_option` is for commands that make or fill a folder. `server_data_option` is for commands that
 work on a server's folder: without --data and LEASEHOLD_DATA they follow KUBECONFIG, as kubectl and
-`leasehold runs` do. `shell.folder` has the folder itself.
+`leasehold runs` do. `shell.config.folder` has the folder itself.
 """
 
 import os
@@ -14,8 +14,8 @@ import click
 from click.core import ParameterSource
 
 from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext, load_context
-from leasehold.adapters.kubeconfig.written import read_back
-from leasehold.shell.folder import DataFolder
+from leasehold.adapters.kubeconfig.write import read_back
+from leasehold.shell.config.folder import DataFolder
 
 F = TypeVar("F", bound=Callable[..., object])
 _DEFAULT = "/var/lib/leasehold as root, else ~/.local/share/leasehold"

@@ -23,7 +23,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.tenure import NAMESPACE
 from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.store import StoreError
-from leasehold.shell.config import Config
+from leasehold.shell.config.config import Config
 
 _TOKENS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{CONTROLLER}/token"
 _TOKEN_REQUEST = {

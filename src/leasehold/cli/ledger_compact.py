@@ -23,11 +23,11 @@ from leasehold.cli.ledger_source import archive_of, sentences
 from leasehold.core.units import Millis, parse_span, plural
 from leasehold.ports.store import NotFound
 from leasehold.shell.archive.compactor import ANSWER, Compacted, CompactionAnswer, Compactor
-from leasehold.shell.config import Config
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.ledger import Ledger
-from leasehold.shell.materialise import materialise
-from leasehold.shell.recover import read_world
+from leasehold.shell.config.config import Config
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.materialise import materialise
+from leasehold.shell.loop.recover import read_world
 
 WAIT_S = 600
 _POLL_S = 0.1

@@ -21,7 +21,7 @@ from leasehold.core.ledger.verify import fold_lines
 from leasehold.core.names import Wire
 from leasehold.core.units import FOREVER, Instant, format_instant
 from leasehold.shell.archive.snapshot import whole_ledger
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 COLUMNS = (
     "lease",

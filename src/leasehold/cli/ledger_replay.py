@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
+from leasehold.app.visible import say
 from leasehold.cli.cluster_copy import ledger_options
 from leasehold.cli.ledger_source import FILES, instant_option, lines_of, title_of
-from leasehold.cli.visible import say
 from leasehold.core.facts import Lease
 from leasehold.core.ledger.verify import Fold
 from leasehold.core.names import Wire
 from leasehold.core.units import format_gpu_hours, format_instant, plural
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 
 @click.command("replay")

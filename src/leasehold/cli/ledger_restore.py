@@ -25,9 +25,9 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.ports.store import AlreadyExists, StoreError
 from leasehold.shell.archive.snapshot import Snapshot
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.ledger import HeadLost, batch_object
-from leasehold.shell.read_chain import Lines, spans
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.ledger.commit import HeadLost, batch_object
+from leasehold.shell.ledger.read_chain import Lines, spans
 
 _encode = msgspec.json.Encoder().encode
 

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from leasehold.adapters.sqlite.errors import BadStore
-from leasehold.cli.archive_place import folder_at
+from leasehold.app.archive_place import folder_at
 from leasehold.cli.config import read_config
 from leasehold.cli.jsonlines import read_lines
 from leasehold.core.names import Wire
@@ -21,10 +21,10 @@ from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
-from leasehold.shell.folder import DataFolder
-from leasehold.shell.ledger import HeadLost
-from leasehold.shell.read_chain import BatchLost
-from leasehold.shell.stored import Malformed
+from leasehold.shell.config.folder import DataFolder
+from leasehold.shell.ledger.commit import HeadLost
+from leasehold.shell.ledger.read_chain import BatchLost
+from leasehold.shell.loop.stored import Malformed
 
 FILES = click.Path(path_type=Path)
 

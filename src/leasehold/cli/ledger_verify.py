@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
+from leasehold.app.visible import say
 from leasehold.cli.cluster_copy import ledger_options
 from leasehold.cli.jsonlines import read_lines
 from leasehold.cli.ledger_source import FILES, archive_of, lines_of, snapshot_of, title_of
-from leasehold.cli.visible import say
 from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.ledger.verify import Disagreement, verify_lines, verify_objects
 from leasehold.core.names import Wire
@@ -18,7 +18,7 @@ from leasehold.core.units import plural
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
 from leasehold.shell.archive.writer import check_segment
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 DIGEST_CHARS_MIN = 16  # of a digest that was written down
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from leasehold.adapters.objects.admission import Admission
+from leasehold.app.admission import admission_of
+from leasehold.app.visible import say
 from leasehold.cli.config import read_config_file
-from leasehold.cli.judgement import admission_of
-from leasehold.cli.visible import say
 from leasehold.core.facts import Budget
 from leasehold.core.objects import readers
 from leasehold.core.objects.budget import budget_from_wire, budget_warnings, parent_cycles
@@ -21,8 +21,8 @@ from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.manifests import USER_KINDS, check_manifest
 from leasehold.core.objects.problems import Problem, show, shown
 from leasehold.core.objects.wire import part, text_at
-from leasehold.shell.config import Config
-from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents
+from leasehold.shell.config.config import Config
+from leasehold.shell.config.yamlfile import BadFile, Document, Mistake, load_documents
 
 Judge = Callable[[object], list[Problem]]
 WHERE = ("up", "cluster")

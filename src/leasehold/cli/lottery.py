@@ -10,8 +10,8 @@ from urllib.parse import quote
 import click
 import msgspec
 
+from leasehold.app.visible import say, visible
 from leasehold.cli.jsonlines import read_lines
-from leasehold.cli.visible import say, visible
 from leasehold.core.ledger.lottery import replay
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.resolution import resolution_from_wire
@@ -67,7 +67,7 @@ def _resolutions(file: Path, name: str | None) -> Iterator[Wire]:
 
 
 def _from_server(name: str, *, context: str, kubeconfig: str) -> Wire:
-    from leasehold.cli.runs.failure import Failure
+    from leasehold.app.failure import Failure
     from leasehold.cli.runs.server import connect
 
     try:

@@ -21,8 +21,8 @@ from leasehold.shell.archive.backup import (
     unpack,
 )
 from leasehold.shell.archive.reader import Archive
-from leasehold.shell.folder import BadFolder, DataFolder
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.config.folder import BadFolder, DataFolder
+from leasehold.shell.ledger.commit import Ledger
 
 
 @click.command("restore")

@@ -1,8 +1,8 @@
 """`leasehold sim …`: scenarios and simulations on virtual time.
 
 Uses no clock, and no cluster or network unless requested. `sim --seed` and `--seeds` run three
-controllers under the faults of a seed (in `storm`), `sim scenario FILE…` plays scenario files, `sim
-replay` a workload trace (in `replay`). Exit status: 0 everything held, 1 something did not
+controllers under the faults of a seed (in `sim_faults`), `sim scenario FILE…` plays scenario files,
+`sim replay` a workload trace (in `replay`). Exit status: 0 everything held, 1 something did not
 (`FILE:LINE: expected … got …`), 2 a file is wrong, 3 a defect of ours; the worst of several files.
 """
 
@@ -13,11 +13,11 @@ import click
 
 from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext
 from leasehold.adapters.sqlite.errors import BadStore
-from leasehold.cli import storm
+from leasehold.cli import sim_faults
 from leasehold.cli.kube_options import kube_options, loader
 from leasehold.cli.replay.command import replay
-from leasehold.cli.storm import PROFILES
-from leasehold.shell.yamlfile import BadFile
+from leasehold.cli.sim_faults import PROFILES
+from leasehold.shell.config.yamlfile import BadFile
 from leasehold.sim.on_cluster import BadCluster
 from leasehold.sim.scenario.parse import load_story
 from leasehold.sim.scenario.runner import SHOWS, STORES, run_scenario
@@ -43,7 +43,7 @@ DEFECT = 3
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/storm"),
+    default=Path("build/faults"),
     show_default=True,
     help="Where plans that failed are left.",
 )
@@ -55,7 +55,7 @@ def command(context: click.Context, /, **asked: object) -> None:
     seed draws. Exit status: 0 everything held, 1 something did not, 2 wrong use.
     """
     if context.invoked_subcommand is None:
-        raise SystemExit(storm.run(storm.Asked(**asked)))  # type: ignore[arg-type]
+        raise SystemExit(sim_faults.run(sim_faults.SimOptions(**asked)))  # type: ignore[arg-type]
 
 
 command.add_command(replay)
@@ -123,7 +123,7 @@ def _play(
             if out is not None or show or store != STORES[0]:
                 click.echo(f"{file}: has trouble; leave out --out, --show and --store", err=True)
                 return 2
-            return storm.play_scenario(file, troubled, quiet=quiet)
+            return sim_faults.play_scenario(file, troubled, quiet=quiet)
         outcome = run_scenario(
             file,
             out=out,

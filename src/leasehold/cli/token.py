@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from leasehold.adapters.http.tokens import BadTokenFile, Tokens
-from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
+from leasehold.adapters.kubeconfig.write import read_back, write_kubeconfig
 from leasehold.cli.data_folder import server_data_option
 from leasehold.cli.runs.output import table
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.owners import GLOB_REMEDY, is_owner_glob
 from leasehold.core.units import format_instant, parse_span
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 ROLES = [str(role) for role in CallerRole]
 

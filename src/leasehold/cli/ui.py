@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.core.names import Wire
 

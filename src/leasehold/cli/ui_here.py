@@ -20,10 +20,10 @@ import uvicorn
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
+from leasehold.app.sheets import parquet_writer
 from leasehold.cli.runs.records import as_record
 from leasehold.cli.runs.server import Server
-from leasehold.cli.sheets import parquet_writer
 from leasehold.control.questions.answers import ANSWERS
 from leasehold.control.questions.answers.books import HeadAnswer
 from leasehold.control.questions.answers.shape import Answer
@@ -31,9 +31,9 @@ from leasehold.core.ledger.chain import GENESIS, canonical
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.units import parse_instant
-from leasehold.web.app import Beside, Pages
-from leasehold.web.doors import LinkDoor
-from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
+from leasehold.web.app import Pages, PagesAndFacade
+from leasehold.web.authentication import LinkAuthentication
+from leasehold.web.dependencies import BatchLine, Chain, NotShown, PageDependencies, Visitor
 from leasehold.web.news import PageNews
 
 POLL_S = 1.0
@@ -54,7 +54,7 @@ class _Reader:
     user: str
 
 
-class Far:
+class RemotePages:
     """A House over the network. Sends one request at a time, because there is one connection."""
 
     def __init__(self, server: Server) -> None:
@@ -63,15 +63,15 @@ class Far:
         self._lines: dict[int, BatchLine] = {}  # a batch never changes
         self._reader = _Reader(server.context.user)
         self._digest = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
-        self._door = LinkDoor(
+        self._door = LinkAuthentication(
             visitor_of=lambda digest: self._reader if digest == self._digest else None,
             digest_of=lambda _token: None,
             key=secrets.token_bytes(32),
         )
         self.news = PageNews()
 
-    def house(self) -> House:
-        return House(
+    def house(self) -> PageDependencies:
+        return PageDependencies(
             ask=self._ask,
             chain=self._chain,
             logs=self._log,
@@ -180,10 +180,10 @@ def serve_here(server: Server, port: int) -> None:
 
 
 async def _serve(server: Server, listener: socket.socket) -> None:
-    far = Far(server)
+    far = RemotePages(server)
     pages = Pages(far.house())
     config = uvicorn.Config(
-        Beside(pages, _Nothing(), far.news.end), lifespan="off", log_level="warning",
+        PagesAndFacade(pages, _Nothing(), far.news.end), lifespan="off", log_level="warning",
         timeout_graceful_shutdown=2,
     )  # fmt: skip
     following = asyncio.ensure_future(far.follow())

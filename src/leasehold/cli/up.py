@@ -1,6 +1,6 @@
 """`leasehold up`: run a complete control plane on this machine until it is told to stop.
 
-Reads the options, starts `cli.embedded`, prints how to use it, and waits for a signal. Every
+Reads the options, starts `app.embedded`, prints how to use it, and waits for a signal. Every
 problem with folder, port, fleet or store ends in one sentence.
 """
 
@@ -25,17 +25,17 @@ from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.http.serve import PortInUse
 from leasehold.adapters.http.tokens import BadTokenFile
 from leasehold.adapters.sqlite.errors import BadStore, remedy_of_damage
+from leasehold.app.embedded import Embedded, UpSettings
 from leasehold.cli.config import config_option, read_config
 from leasehold.cli.data_folder import data_option
-from leasehold.cli.embedded import Embedded, UpSettings
 from leasehold.core.ledger.head import UnknownFormat
 from leasehold.core.units import plural
 from leasehold.shell.archive.checkpoints import CheckpointLost
-from leasehold.shell.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
-from leasehold.shell.folder import BadFolder, DataFolder
-from leasehold.shell.ledger import HeadLost
-from leasehold.shell.logs import LEVELS, configure
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
+from leasehold.shell.config.folder import BadFolder, DataFolder
+from leasehold.shell.config.yamlfile import BadFile
+from leasehold.shell.ledger.commit import HeadLost
+from leasehold.shell.observe.logs import LEVELS, configure
 
 PORT = 7443
 PLACE = "local"  # region, cluster and domain of a single machine

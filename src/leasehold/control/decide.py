@@ -4,18 +4,18 @@ Tends the runs that something happened to, brings envelopes back within their ca
 plans what is pending, then lets elastic runs grow. The shell calls it after every event and timer.
 """
 
-from leasehold.control.cuts.overdrafts import forgive_lowered_caps, handle_overdrafts
-from leasehold.control.cuts.publish import finish_cuts
+from leasehold.control.preemption.overdrafts import forgive_lowered_caps, handle_overdrafts
+from leasehold.control.preemption.publish import finish_cuts
 from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
 from leasehold.control.running.tend import tend
 from leasehold.control.scheduling.activation import recall_activations
-from leasehold.control.scheduling.motion import is_in_motion, must_wait
 from leasehold.control.scheduling.queue import walk_queue
+from leasehold.control.scheduling.settling import is_in_motion, must_wait
 from leasehold.control.turn import Turn
-from leasehold.control.undecided import Undecided, why_put_aside
-from leasehold.core.decisions.site import protections_ending
+from leasehold.control.undecided import DecisionFailed, why_put_aside
 from leasehold.core.facts import Uid
+from leasehold.core.preemption.site import protections_ending
 from leasehold.core.reservations import State
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
@@ -34,8 +34,8 @@ def decide(
     """Everything that is to be done now. The World is changed as if it were done already.
 
     Runs that are quarantined are looked after and nothing begins for them; those that are left
-    alone are not even that. Raises `Undecided` for a defect. A strict turn considers plans that
-    stand all the same: a simulation finds what they miss."""
+    alone are not even that. Raises `DecisionFailed` for a defect. A strict turn considers plans
+    that stand all the same: a simulation finds what they miss."""
     world.steps.begin_turn()
     turn = Turn(world, now=now, key=key, time_trusted=time_trusted, is_strict=is_strict)
     turn.quarantined = quarantined | left_alone
@@ -45,7 +45,7 @@ def decide(
         turn.about = ""
         forgive_lowered_caps(turn)
     except Exception as error:
-        raise Undecided(turn.about) from error
+        raise DecisionFailed(turn.about) from error
     turn.seal()
     return turn
 

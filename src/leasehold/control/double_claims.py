@@ -5,7 +5,7 @@ them is not checked. Checked by simulations before every commit.
 """
 
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.calendar import Entry
+from leasehold.core.calendar.entries import Entry
 from leasehold.core.world.invariants import Violation
 
 RULE = "INV-CALENDAR"

@@ -7,8 +7,8 @@ draw could never be proved. So it is not made, and the subject is announced agai
 
 from msgspec.structs import replace
 
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import cancel_reservation, present
-from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.ledger import lottery
 
@@ -26,12 +26,12 @@ def announce_anew(turn: Turn) -> None:
             continue
         if not is_provable(turn, reservation.subject, reservation.batch, reservation.commitment):
             cancel_reservation(turn, run, WHY)
-            turn.tell("Run", run.key, Told.ANNOUNCED_ANEW, WHY)
+            turn.tell("Run", run.key, NoticeReason.ANNOUNCED_ANEW, WHY)
     for subject, known in sorted(world.overdrafts.items()):
         if not is_provable(turn, subject, known.batch, known.commitment):
             again = turn.announce_overdraft(subject)
             world.fold_overdraft(replace(again, since=known.since))
-            turn.tell("Budget", subject.rpartition("/")[0], Told.ANNOUNCED_ANEW, WHY)
+            turn.tell("Budget", subject.rpartition("/")[0], NoticeReason.ANNOUNCED_ANEW, WHY)
 
 
 def is_provable(turn: Turn, subject: str, batch: int, commitment: str) -> bool:

@@ -6,7 +6,7 @@ audit.
 
 from msgspec.structs import replace
 
-from leasehold.control.told import Told
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Run
 from leasehold.core.objects.reservation import reservation_name
@@ -49,7 +49,7 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
     if reservation.state is State.BLOCKED and reservation.reason == refused.reason:
         return  # no update if only numbers in the message differ
     if reservation.state is not State.BLOCKED:
-        turn.tell("Run", run.key, Told.BLOCKED, refused.says)
+        turn.tell("Run", run.key, NoticeReason.BLOCKED, refused.says)
         turn.again = reservation.state is State.ACTIVATING or turn.again
     turn.reserve(
         replace(

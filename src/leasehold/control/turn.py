@@ -11,14 +11,13 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from leasehold.control.told import Reason
-from leasehold.core.decisions.bind import bind, deal_slots
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.pack import Want
+from leasehold.control.reasons import Reason
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import (
     Cause,
     Closed,
     Closure,
+    ClosureReason,
     Ending,
     Lease,
     Opened,
@@ -27,17 +26,18 @@ from leasehold.core.facts import (
     Role,
     Run,
     Uid,
-    Why,
 )
 from leasehold.core.ledger import lottery
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, closing_of, resolution_digest
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
+from leasehold.core.placement.bind import bind, deal_slots
+from leasehold.core.requests import PlacementRequest
 from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted, Segment
-from leasehold.core.world.course import saved_until, starting_until
+from leasehold.core.world.use_of_time import saved_until, starting_until
 from leasehold.core.world.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
@@ -232,7 +232,7 @@ class Turn:
         assert size > 0, size
         return size + _MARGIN_BYTES > self.world.policy.batch_bytes_max
 
-    def gang_bytes_at_most(self, run: Run, want: Want) -> int:
+    def gang_bytes_at_most(self, run: Run, want: PlacementRequest) -> int:
         """What the leases of a gang may need, wherever they go and whoever pays for them."""
         world = self.world
         pods = (want.pods + want.spares) * len(want.groups)
@@ -331,7 +331,7 @@ class Turn:
             self._open([lease], _ENTRY_BYTES * 4)
         assert not slots, old.name
 
-    def mark(self, lease: Lease, why: Why, *, grace: Millis) -> None:
+    def mark(self, lease: Lease, why: ClosureReason, *, grace: Millis) -> None:
         """A lease must end; its pod gets the signal and `grace` until the kill, but no more than
         anybody may have: a Run may be older than that limit."""
         assert grace >= 0, lease.name
@@ -350,20 +350,20 @@ class Turn:
         self.touched[lease.uid] = None
 
     def close(
-        self, name: str, *, end: Instant, why: Closed | Why, cause: Cause | None = None
+        self, name: str, *, end: Instant, why: Closed | ClosureReason, cause: Cause | None = None
     ) -> Lease:
         """A lease is over; `end` is clamped to what the ledger allows."""
         lease = self.world.leases[name]
         assert lease.is_open, name
         assert lease.ending is None or lease.ending.why == (
-            why if isinstance(why, Why) else Why(reason=why)
+            why if isinstance(why, ClosureReason) else ClosureReason(reason=why)
         ), "a closure quotes the mark"
         self._room_for(1)
         self._after_its_opening(lease)
         draft = self._drafts[-1]
         end = max(lease.start, min(end, self.now))
         self.released += 1
-        reason = why if isinstance(why, Why) else Why(reason=why)
+        reason = why if isinstance(why, ClosureReason) else ClosureReason(reason=why)
         began = starting_until(self.world, lease)
         began = None if began is None or end <= lease.start else min(began, end)
         saved = saved_until(self.world, lease, reason.reason, end)

@@ -6,7 +6,7 @@ from leasehold.core.world.steps import TooManySteps
 from leasehold.core.world.world import World
 
 
-class Undecided(Exception):  # noqa: N818 - named for the state of the turn
+class DecisionFailed(Exception):  # noqa: N818 - named for the state of the turn
     """A decision failed with an internal error; `about` is the run's uid, or "" if it was about
     none."""
 

@@ -65,7 +65,7 @@ class Opened(StrEnum):
 
 
 class Closed(StrEnum):
-    """Why a lease ended; `Why` adds the detail."""
+    """Why a lease ended; `ClosureReason` adds the detail."""
 
     COMPLETED = "Completed"
     FAIL = "Fail"
@@ -371,7 +371,7 @@ class Pod(Record):
         return self.phase is PodPhase.RUNNING or (self.has_ended and not self.reason)
 
 
-class Why(Record):
+class ClosureReason(Record):
     """Why a lease ends, and a detail; on the wire `Reason(detail)`.
 
     The detail depends on the reason:
@@ -402,17 +402,17 @@ class Why(Record):
         return self.detail if self.reason is Closed.FAIL else ""
 
 
-def parse_why(text: str) -> Why:
+def parse_why(text: str) -> ClosureReason:
     """Parse `Reason(detail)`. Raises ValueError for an unknown reason."""
     reason, _, rest = text.partition("(")
-    return Why(reason=Closed(reason), detail=rest.removesuffix(")"))
+    return ClosureReason(reason=Closed(reason), detail=rest.removesuffix(")"))
 
 
 class Ending(Record):
     """The decision to end a lease: why, the deadline at which its pod is killed, and the batch
     and instant of the decision."""
 
-    why: Why
+    why: ClosureReason
     deadline: Instant
     batch: int = 0
     at: Instant = 0
@@ -421,7 +421,7 @@ class Ending(Record):
 class Closure(Record):
     """The end of a lease: why, when, and the batch that recorded it."""
 
-    why: Why
+    why: ClosureReason
     at: Instant
     batch: int
     cause: Cause | None = None  # set only for `Fail`
@@ -471,7 +471,7 @@ class Lease(Record):
         return None if self.closed is None else self.closed.cause
 
     @property
-    def why(self) -> Why | None:
+    def why(self) -> ClosureReason | None:
         """Return why the lease ended or is ending; None while it is to go on."""
         if self.closed is not None:
             return self.closed.why

@@ -25,7 +25,7 @@ class Confidence(StrEnum):
     MONEY = "needs-money"
 
 
-class Held(Record):
+class HeldMoney(Record):
     """Money on the calendar: a number of GPUs of one envelope, for groups in one location."""
 
     payer: EnvelopeKey
@@ -63,7 +63,7 @@ class Reservation(Record):
     # Its entry on the calendar: places and money, from `held_from` on.
     held_from: Instant = 0
     held_places: tuple[tuple[str, int], ...] = ()  # (node, GPUs)
-    held_money: tuple[Held, ...] = ()
+    held_money: tuple[HeldMoney, ...] = ()
     is_site: bool = False  # the places are a site (Q5): preemptible leases may still be in them
 
     @property

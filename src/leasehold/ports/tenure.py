@@ -1,12 +1,12 @@
 """The tenure port: a lease on the right to lead, held by one process at a time, with an epoch that
 only rises.
 
-Called by `shell.keeper` and the control plane's composition; implemented over the Store port by
-`shell.tenure`, so the tenure record lives in the same store as the ledger's head. No process
-compares a time written by another machine with its own clock. A contender takes a key over once it
-has seen the same record unchanged for `Margins.take`. A holder considers itself leader for
-`Margins.hold`, counted from before it sent the request. Expiry only lets another process try; the
-epoch, sealed into the head, is what stops the old leader.
+Called by `shell.leadership.keeper` and the control plane's composition; implemented over the Store
+port by `shell.leadership.tenure`, so the tenure record lives in the same store as the ledger's
+head. No process compares a time written by another machine with its own clock. A contender takes a
+key over once it has seen the same record unchanged for `Margins.take`. A holder considers itself
+leader for `Margins.hold`, counted from before it sent the request. Expiry only lets another process
+try; the epoch, sealed into the head, is what stops the old leader.
 """
 
 from typing import Protocol

@@ -1,6 +1,6 @@
 """Dry run of a gang's pods before any is created.
 
-`shell.tryouts` asks; stores with an API server answer.
+`shell.loop.dry_runs` asks; stores with an API server answer.
 """
 
 from leasehold.core.facts import Record

@@ -26,18 +26,18 @@ from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.requests import CompactionRequests
 from leasehold.shell.archive.segments import BadArchive
-from leasehold.shell.audience import Audience
-from leasehold.shell.drift import DriftWatch
-from leasehold.shell.ended_pods import sweep_ended_pods
-from leasehold.shell.events import Happening, Teller
-from leasehold.shell.keeper import STOPPED
-from leasehold.shell.ledger import Deposed
-from leasehold.shell.logs import DecisionLog
-from leasehold.shell.loop import Controller, Unsettled
-from leasehold.shell.metrics import Metrics
-from leasehold.shell.query import Judge, Questions
-from leasehold.shell.standby import Standby
-from leasehold.shell.terms import Terms
+from leasehold.shell.leadership.keeper import STOPPED
+from leasehold.shell.leadership.standby import Standby
+from leasehold.shell.ledger.commit import Deposed
+from leasehold.shell.loop.ended_pods import sweep_ended_pods
+from leasehold.shell.loop.loop import Controller, NotCommitted
+from leasehold.shell.loop.observer import LoopObserver
+from leasehold.shell.loop.settings import PlaneSettings
+from leasehold.shell.observe.drift import DriftWatch
+from leasehold.shell.observe.events import EventWriter, Occurrence
+from leasehold.shell.observe.logs import DecisionLog
+from leasehold.shell.observe.metrics import Metrics
+from leasehold.shell.queries.query import Judge, Questions
 
 LEARN_PAUSE: Millis = SECOND // 10
 LEARN_AGAIN: Millis = 10 * SECOND
@@ -57,15 +57,15 @@ class Answering:
     pseudonym_key: bytes | None = None
 
 
-class Plane(Audience):
-    """The loop with its observers; also the `Office` of the tenure's keeper."""
+class Plane(LoopObserver):
+    """The loop with its observers; also the `TenureListener` of its keeper."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
         tasks: Tasks,
-        terms: Terms,
+        terms: PlaneSettings,
         *,
         archive: Path | None = None,
         mirror: Mirror | None = None,
@@ -90,7 +90,7 @@ class Plane(Audience):
             decides=lambda: self.controller.is_deciding,
             gaps=lambda: self.controller.gaps,
         )
-        self.teller = Teller(store, clock, tasks, sweeps=sweeps_events)
+        self.teller = EventWriter(store, clock, tasks, sweeps=sweeps_events)
         self.containment = Containment(self._contained)
         self.compactor = Compactor(
             store,
@@ -136,7 +136,7 @@ class Plane(Audience):
 
     async def at_rest(self) -> World | None:
         """Return the World without uncommitted facts; None if that takes too long."""
-        with suppress(Unsettled):
+        with suppress(NotCommitted):
             return await self.controller.at_rest(SCRAPE_PATIENCE)
         return None
 
@@ -160,7 +160,7 @@ class Plane(Audience):
     def untried(self, run: Run, why: str) -> None:
         told = f"its template could not be tried before it was considered: {why}"
         self.teller.tell(
-            Happening(
+            Occurrence(
                 kind="Run",
                 namespace=run.namespace,
                 name=run.name,
@@ -265,7 +265,7 @@ class Plane(Audience):
         _log.error("contained", about=about.words, message=why, exc_info=error)
         if about.kind != "Task":
             told = f"{why}; it is left alone, and everything else goes on"
-            story = Happening(
+            story = Occurrence(
                 kind=about.kind,
                 namespace=about.namespace,
                 name=about.name,

@@ -27,8 +27,8 @@ from leasehold.ports.store import (
     perform,
     written_object,
 )
-from leasehold.sim.around import READS, StoreAround
 from leasehold.sim.kernel import Crashed, Process
+from leasehold.sim.store_wrapper import READS, StoreAround
 
 T = TypeVar("T")
 

@@ -127,7 +127,7 @@ class _Plan:
 
 
 @dataclass
-class Hall:
+class MachineRoom:
     """All machines and the processes on them."""
 
     machines: dict[str, Machine] = field(default_factory=dict)

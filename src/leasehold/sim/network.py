@@ -23,9 +23,9 @@ from leasehold.ports.store import (
     WatchExpired,
     Write,
 )
-from leasehold.sim.around import READS, StoreAround
 from leasehold.sim.faulty import one_by_one
 from leasehold.sim.kernel import Crashed, Kernel, KernelSignal, Process
+from leasehold.sim.store_wrapper import READS, StoreAround
 
 T = TypeVar("T")
 

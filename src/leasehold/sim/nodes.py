@@ -32,7 +32,7 @@ from leasehold.ports.store import (
     Unavailable,
     WatchEvent,
 )
-from leasehold.sim.machines import Hall, JobProcess, Machine, NodeIs, Rank, Work
+from leasehold.sim.machines import JobProcess, Machine, MachineRoom, NodeIs, Rank, Work
 from leasehold.sim.node_objects import ended, rejection, running, shut_down, write_node
 
 OPENED = f"{GROUP}/opened"  # label: why the pod's leases were opened
@@ -55,7 +55,7 @@ class _Seen:
 
 
 @dataclass
-class _Desk:
+class _ObjectWriter:
     """The writes of one writer: the node controller, or the kubelet of one node."""
 
     store: Store
@@ -83,7 +83,7 @@ class SimFleet:
         self._tasks = tasks
         self._labels = labels or Labels()
         self._fences = fences or {}
-        self._hall = Hall()
+        self._hall = MachineRoom()
         self._pods: dict[str, _Seen] = {}  # by namespace/name
         self._buried: set[Uid] = set()  # deleted pods, whose late events are ignored
         self._rejected: set[Uid] = set()
@@ -91,8 +91,8 @@ class SimFleet:
         self._rejections_left = 0
         self.effects: Counter[str] = Counter()  # of what the scenario did
         self._links = links
-        self._everybody = _Desk(store, tasks.signal())
-        self._kubelets: dict[str, _Desk] = {}  # by node, if nodes have links of their own
+        self._everybody = _ObjectWriter(store, tasks.signal())
+        self._kubelets: dict[str, _ObjectWriter] = {}  # by node, if nodes have links of their own
 
     @property
     def breaches(self) -> list[str]:
@@ -365,16 +365,16 @@ class SimFleet:
         desk.todo[kind, name] = None
         desk.changed.set()
 
-    def _desk_of(self, node: str) -> _Desk:
+    def _desk_of(self, node: str) -> _ObjectWriter:
         """Return the desk that writes for a node; "" is the node controller."""
         if self._links is None or node not in self._hall.machines:
             return self._everybody
         if node not in self._kubelets:
-            desk = self._kubelets[node] = _Desk(self._links(node), self._tasks.signal())
+            desk = self._kubelets[node] = _ObjectWriter(self._links(node), self._tasks.signal())
             self._tasks.spawn(f"kubelet of {node}", self._keep_reporting(desk))
         return self._kubelets[node]
 
-    async def _keep_reporting(self, desk: _Desk) -> None:
+    async def _keep_reporting(self, desk: _ObjectWriter) -> None:
         while True:
             await self._report(desk)
             await desk.changed.wait(None)
@@ -392,7 +392,7 @@ class SimFleet:
     def _on_node(self, node: str) -> list[_Seen]:
         return [seen for seen in self._pods.values() if seen.pod.node == node]
 
-    async def _report(self, desk: _Desk) -> None:
+    async def _report(self, desk: _ObjectWriter) -> None:
         while desk.todo:
             failed: list[_Todo] = []
             while desk.todo:

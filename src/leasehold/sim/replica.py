@@ -15,7 +15,7 @@ from leasehold.adapters.objects.storage import Change, Key, decode
 from leasehold.core.names import Wire
 from leasehold.core.units import SECOND, Instant, Millis
 from leasehold.ports.store import Listing, NotFound, Store, Watch, WatchEvent
-from leasehold.sim.around import StoreAround
+from leasehold.sim.store_wrapper import StoreAround
 
 LAG_MAX: Millis = 4 * SECOND
 STALE = "stale-read"

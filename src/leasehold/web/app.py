@@ -18,14 +18,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from leasehold.web import looks, words
-from leasehold.web.doors import LinkDoor
+from leasehold.web import formats, templating
+from leasehold.web.answer_cache import AnswerCache
+from leasehold.web.authentication import LinkAuthentication
+from leasehold.web.dependencies import NotShown, PageDependencies
 from leasehold.web.feed import FleetFeed
-from leasehold.web.house import House, NotShown
 from leasehold.web.live import Streams, events
-from leasehold.web.pages import budgets, decisions, fleet, ledger, line, now, report, runbook, runs
-from leasehold.web.pages.look import Look, Page, Show
-from leasehold.web.remembered import Remembered
+from leasehold.web.pages import budgets, decisions, fleet, ledger, now, queue, report, runbook, runs
+from leasehold.web.pages.view import Page, PageView, Show
 from leasehold.web.sessions import COOKIE, SESSION_S
 from leasehold.web.statics import Statics
 
@@ -54,7 +54,7 @@ PAGES: dict[tuple[str, ...], Show] = {
     ("runs",): runs.show,
     ("runs", "{namespace}", "{name}"): runs.show_one,
     ("runs", "{namespace}", "{name}", "logs", "{pod}"): runs.show_log,
-    ("line",): line.show,
+    ("queue",): queue.show,
     ("budgets",): budgets.show,
     ("decisions",): decisions.show,
     ("decisions", "{name}"): decisions.show_one,
@@ -75,16 +75,18 @@ class LiveApp(Protocol):
 
 
 class Pages:
-    def __init__(self, house: House) -> None:
-        self._house = house = replace(house, ask=Remembered(house).ask)
-        self._links = house.door if isinstance(house.door, LinkDoor) else None
-        self._templates = looks.environment()
-        self._statics = Statics(looks.HERE / "static")
+    def __init__(self, house: PageDependencies) -> None:
+        self._house = house = replace(house, ask=AnswerCache(house).ask)
+        self._links = house.door if isinstance(house.door, LinkAuthentication) else None
+        self._templates = templating.environment()
+        self._statics = Statics(templating.HERE / "static")
         self._templates.globals["static"] = self._statics.address
         self._feed = FleetFeed()
         self._fresh: OrderedDict[tuple[str, str], tuple[str, float, bytes]] = OrderedDict()
         self._streams = Streams()
-        self._others: dict[tuple[str, str], Callable[[Request, Look, str], Awaitable[Response]]] = {
+        self._others: dict[
+            tuple[str, str], Callable[[Request, PageView, str], Awaitable[Response]]
+        ] = {
             ("GET", "live"): self._live,
             ("GET", "fleet.json"): self._fleet_data,
             ("GET", "ledger.json"): self._chain_data,
@@ -119,7 +121,7 @@ class Pages:
         filters = dict(request.query_params)
         if any(len(each) > FILTER_CHARS_MAX for each in filters.values()):
             raise NotShown(400, f"a filter has at most {FILTER_CHARS_MAX} characters")
-        look = Look(self._house, visitor, filters, {})
+        look = PageView(self._house, visitor, filters, {})
         other = self._others.get((request.method, place))
         if other is not None:
             return await other(request, look, whose)
@@ -127,7 +129,7 @@ class Pages:
             raise NotShown(405, "pages are only ever read")
         return await self._page(request, look, whose)
 
-    async def _page(self, request: Request, look: Look, whose: str) -> Response:
+    async def _page(self, request: Request, look: PageView, whose: str) -> Response:
         address = f"{request.url.path}?{request.url.query}"
         kept = self._fresh.get((whose, address))
         version = self._house.news.name
@@ -142,12 +144,12 @@ class Pages:
             self._fresh.popitem(last=False)
         return HTMLResponse(body)
 
-    def _rendered(self, page: Page, look: Look, version: str) -> bytes:
+    def _rendered(self, page: Page, look: PageView, version: str) -> bytes:
         text = self._templates.get_template(page.template).render(
             **page.context,
             title=page.title,
             here=page.menu,
-            now_text=words.instant(look.now),
+            now_text=formats.instant(look.now),
             filters=look.filters,
             user=look.visitor.user,
             version=version,
@@ -164,7 +166,7 @@ class Pages:
         )
         return HTMLResponse(text, refused.status)
 
-    def _new_code(self, request: Request, door: LinkDoor) -> Response:
+    def _new_code(self, request: Request, door: LinkAuthentication) -> Response:
         """Return a code that signs a browser in with the rights of the caller's bearer token."""
         if request.method != "POST":
             raise NotShown(405, "a code is asked for with POST and a bearer token")
@@ -175,7 +177,7 @@ class Pages:
         body = {"code": door.sessions.new_code(digest), "path": f"{ROOT}/sign-in"}
         return Response(msgspec.json.encode(body), media_type="application/json")
 
-    def _sign_in(self, request: Request, door: LinkDoor) -> Response:
+    def _sign_in(self, request: Request, door: LinkAuthentication) -> Response:
         code = request.query_params.get("code", "")
         if request.method != "GET" or not code:
             raise NotShown(401, "you are not signed in")
@@ -191,7 +193,7 @@ class Pages:
         )
         return response
 
-    async def _sign_out(self, request: Request, _look: Look, _whose: str) -> Response:
+    async def _sign_out(self, request: Request, _look: PageView, _whose: str) -> Response:
         if self._links is None:
             raise NotShown(404, "whoever signed you in signs you out")
         self._links.sessions.end(request.cookies.get(COOKIE, ""))
@@ -199,22 +201,22 @@ class Pages:
         response.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
         return response
 
-    async def _live(self, request: Request, _look: Look, whose: str) -> Response:
+    async def _live(self, request: Request, _look: PageView, whose: str) -> Response:
         seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
         is_welcome = partial(self._house.door.is_welcome, whose)
         return self._streams.response(whose, events(self._house.news, seen, is_welcome=is_welcome))
 
-    async def _fleet_data(self, _request: Request, look: Look, whose: str) -> Response:
+    async def _fleet_data(self, _request: Request, look: PageView, whose: str) -> Response:
         return Response(await self._feed.data(look, whose), media_type="application/json")
 
-    async def _chain_data(self, _request: Request, look: Look, _whose: str) -> Response:
+    async def _chain_data(self, _request: Request, look: PageView, _whose: str) -> Response:
         return _json(await ledger.lines(look))
 
-    async def _csv(self, _request: Request, look: Look, _whose: str) -> Response:
+    async def _csv(self, _request: Request, look: PageView, _whose: str) -> Response:
         text = (await report.as_sheet(look)).csv(for_spreadsheets=True)
         return Response(text, headers=_download(look, "csv"), media_type="text/csv")
 
-    async def _parquet(self, _request: Request, look: Look, _whose: str) -> Response:
+    async def _parquet(self, _request: Request, look: PageView, _whose: str) -> Response:
         write = self._house.parquet
         if write is None:
             raise NotShown(501, "the server cannot write Parquet: it needs leasehold[parquet]")
@@ -239,7 +241,7 @@ def _place(request: Request) -> tuple[Show, dict[str, str]]:
     raise NotShown(404, "there is no such page")
 
 
-def _download(look: Look, kind: str) -> dict[str, str]:
+def _download(look: PageView, kind: str) -> dict[str, str]:
     name = f"gpu-hours-by-{look.filter('by') or 'owner'}.{kind}"
     return {"content-disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
 
@@ -264,7 +266,7 @@ def _matched(wanted: tuple[str, ...], parts: tuple[str, ...]) -> dict[str, str] 
     return names
 
 
-class Beside:
+class PagesAndFacade:
     """One port for both: pages below `/ui`, the facade everywhere else. A browser without a path is
     redirected to the pages."""
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from leasehold.control.questions.answers.leases import LeaseRow
 from leasehold.control.questions.answers.money import BurnRow, EnvelopeBalance, EnvelopeUsage
 from leasehold.control.questions.answers.runs import WidthsAnswer
-from leasehold.web import words
+from leasehold.web import formats
+from leasehold.web.formats import Millis
 from leasehold.web.palette import Palette
-from leasehold.web.words import Millis
 
 WIDE = 1000
 _TICKS = 4
@@ -74,9 +74,9 @@ class Axis:
     def ticks(self) -> list[str]:
         """Return labels, with the date only if the axis spans several days."""
         step = (self.end - self.start) / _TICKS
-        found = [words.instant(round(self.start + step * place)) for place in range(_TICKS + 1)]
+        found = [formats.instant(round(self.start + step * place)) for place in range(_TICKS + 1)]
         if len({each[:10] for each in found}) == 1:
-            return [words.clock(each) for each in found]
+            return [formats.clock(each) for each in found]
         return [f"{each[5:10]} {each[11:16]}" for each in found]
 
 
@@ -84,8 +84,8 @@ def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> La
     """Return one lane per rank of a run: which payer paid where, from when to when."""
     if not leases:
         return Lanes((), ())
-    starts = [words.millis(each.start) or now for each in leases]
-    ends = [words.millis(each.end) or now for each in leases]
+    starts = [formats.millis(each.start) or now for each in leases]
+    ends = [formats.millis(each.end) or now for each in leases]
     axis = Axis(min(starts), max(ends))
     found: dict[tuple[int, str, int], list[Bar]] = {}
     for lease, start, end in zip(leases, starts, ends):
@@ -95,7 +95,7 @@ def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> La
         key = (lease.group, "spare" if role == "spare" else "pod", lease.index)
         bars = found.setdefault(key, [])
         bars.append(axis.bar(start, end, look, lease_title(lease)))
-        began = words.millis(lease.began)
+        began = formats.millis(lease.began)
         if began is not None and axis.place(began) - axis.place(start) >= _LEAST:
             bars.append(axis.bar(start, began, "starting", lease_title(lease)))
     lanes = [
@@ -116,10 +116,10 @@ class Width:
 
 def width_over_time(found: WidthsAnswer) -> Width | None:
     """Return the areas, as wide as the lanes below, which show the same leases."""
-    points = [(words.millis(each.at) or 0, each) for each in found.items]
+    points = [(formats.millis(each.at) or 0, each) for each in found.items]
     if not points:
         return None
-    open_until = words.millis(found.until) or points[-1][0]
+    open_until = formats.millis(found.until) or points[-1][0]
     goes_on = points[-1][1].active + points[-1][1].spare > 0
     axis = Axis(points[0][0], open_until if goes_on else points[-1][0])
     most = max(each.active + each.spare for _, each in points) or 1
@@ -141,11 +141,11 @@ def _steps(starts: Sequence[float], heights: Sequence[float]) -> str:
 
 
 def lease_title(lease: LeaseRow) -> str:
-    until = f"to {words.clock(lease.end)} ({lease.closed})" if lease.end else "and goes on"
-    begun = f", running since {words.clock(lease.began)}" if lease.began else ""
+    until = f"to {formats.clock(lease.end)} ({lease.closed})" if lease.end else "and goes on"
+    begun = f", running since {formats.clock(lease.began)}" if lease.began else ""
     return (
-        f"{words.plural(lease.gpus, 'GPU')} on {lease.node}, {lease.role}, paid by {lease.payer} "
-        f"({lease.relation}); from {words.clock(lease.start)} ({lease.opened}){begun} {until}"
+        f"{formats.plural(lease.gpus, 'GPU')} on {lease.node}, {lease.role}, paid by {lease.payer} "
+        f"({lease.relation}); from {formats.clock(lease.start)} ({lease.opened}){begun} {until}"
     )
 
 
@@ -198,7 +198,7 @@ def loans(usage: Iterable[EnvelopeUsage], palette: Palette) -> Flow | None:
             f"M{_LEFT} {a} C{middle} {a} {middle} {b} {_RIGHT} {b} L{_RIGHT} {b + thick} "
             f"C{middle} {b + thick} {middle} {a + thick} {_LEFT} {a + thick} Z"
         )
-        title = f"{lender} lends {words.plural(gpus, 'GPU')} to {borrower}"
+        title = f"{lender} lends {formats.plural(gpus, 'GPU')} to {borrower}"
         ribbons.append(Ribbon(path, f"o{palette.hue(lender)}", title))
     height = round(max(sides[0][1], sides[1][1]))
     return Flow(height, tuple(sides[0][0]), tuple(sides[1][0]), tuple(ribbons))
@@ -217,14 +217,14 @@ class Burn:
 
 def burn(row: EnvelopeBalance, course: BurnRow | None, now: Millis) -> Burn | None:
     """Return the spending so far and its projection; None without a limit and a window."""
-    opens, until, pays = map(words.millis, (row.opens, row.until, row.pays_until))
+    opens, until, pays = map(formats.millis, (row.opens, row.until, row.pays_until))
     if row.limit is None or row.left is None or until is None or not row.limit.gpu_ms:
         return None
     limit = row.limit.gpu_ms
     known = [
         (at, each.gpu_ms)
         for each in (course.points if course is not None else ())
-        if (at := words.millis(each.at)) is not None and at <= now
+        if (at := formats.millis(each.at)) is not None and at <= now
     ]
     start = opens if opens is not None else known[0][0] if known else now
     axis = Axis(start, until)

@@ -11,7 +11,7 @@ import msgspec
 
 from leasehold.control.questions.answers.fleet import FleetAnswer, HolderRow, NodeRow
 from leasehold.control.questions.answers.shape import Wire
-from leasehold.web.pages.look import Look
+from leasehold.web.pages.view import PageView
 from leasehold.web.palette import Palette
 
 STATES_MAX = 8  # versions that a page may have seen last
@@ -61,7 +61,7 @@ class FleetFeed:
     def __init__(self) -> None:
         self._visitors: OrderedDict[str, _Seen] = OrderedDict()
 
-    async def data(self, look: Look, whose: str) -> bytes:
+    async def data(self, look: PageView, whose: str) -> bytes:
         """Return the fleet as JSON. `whose` identifies the visitor; the filter `since` is the
         version that the page has."""
         if look.filter("at"):
@@ -83,7 +83,7 @@ class FleetFeed:
             seen.sent.popitem(last=False)
         return body
 
-    async def _past(self, look: Look, whose: str) -> bytes:
+    async def _past(self, look: PageView, whose: str) -> bytes:
         seen = self._of(whose)
         rows = seen.rows(await look.ask(FleetAnswer, "fleet", at=look.filter("at")))
         _, palette = await look.usage()

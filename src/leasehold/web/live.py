@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from leasehold.web.house import NotShown
+from leasehold.web.dependencies import NotShown
 from leasehold.web.news import PageNews
 
 GATHER_S = 0.5  # between two events of one stream

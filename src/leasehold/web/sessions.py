@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from leasehold.web.house import Visitor
+from leasehold.web.dependencies import Visitor
 
 COOKIE = "__Host-leasehold"
 CODE_BYTES = 24

@@ -10,7 +10,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leasehold.web.house import NotShown
+from leasehold.web.dependencies import NotShown
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",

@@ -5,7 +5,7 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 from tests.unit.shell.plant import Plant
 
 from leasehold.control.views.answers import budgets, cover_lines, explain, leases, who_pays
-from leasehold.core.facts import Closed, Closure, Ending, Lending, Relation, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason, Ending, Lending, Relation
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import HOUR, MINUTE, plural
@@ -17,7 +17,7 @@ OPENED = "1970-01-05T03:00:00.000Z"  # an hour before NOW
 
 
 def a_crowded_plant() -> Plant:
-    """One node, held by a/one for an hour when z/two comes."""
+    """Return a plant whose one node a/one has used for an hour when z/two is submitted."""
     plant = Plant(nodes=1, owners="az")
     plant.submit("a/one")
     plant.wait(HOUR)
@@ -30,7 +30,7 @@ def explained(plant: Plant, key: str) -> list[str]:
     return explain(plant.world, plant.world.uid_of[key], plant.kernel.now)
 
 
-def test_a_waiting_run_is_told_what_it_waits_for_and_who_would_be_drawn() -> None:
+def test_explanation_of_waiting_run_names_shortage_plan_and_lottery_odds() -> None:
     assert explained(a_crowded_plant(), "z/two") == [
         "z/two: Pending (InsufficientCapacity): fewer than 8 GPUs are free; wait for leases to "
         "end; planned for 2027-01-15T09:15:00.000Z by cutting others, if it must",
@@ -43,7 +43,7 @@ def test_a_waiting_run_is_told_what_it_waits_for_and_who_would_be_drawn() -> Non
     ]
 
 
-def test_one_gpu_is_no_gpus() -> None:
+def test_explanation_uses_singular_for_one_gpu() -> None:
     plant = Plant(nodes=1, owners="az")
     plant.submit("a/one")
     plant.wait(HOUR)
@@ -58,7 +58,7 @@ def test_one_gpu_is_no_gpus() -> None:
     ]  # fmt: skip
 
 
-def test_a_run_that_was_drawn_is_told_by_which_draw_and_for_whom() -> None:
+def test_explanation_of_drawn_run_names_the_draw_and_the_beneficiary() -> None:
     plant = a_crowded_plant()
     plant.wait(15 * MINUTE)
     (resolution,) = plant.world.resolutions.values()
@@ -78,7 +78,7 @@ def test_a_run_that_was_drawn_is_told_by_which_draw_and_for_whom() -> None:
     ]
 
 
-def test_a_blocked_reservation_says_why_instead_of_when() -> None:
+def test_explanation_of_blocked_reservation_gives_reason_instead_of_start() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     run = a_run("r")
     world.put_run(run)
@@ -96,7 +96,7 @@ def test_a_blocked_reservation_says_why_instead_of_when() -> None:
     ]
 
 
-def test_a_walk_shows_what_each_envelope_gave_and_what_held_it_back() -> None:
+def test_cover_lines_show_what_each_envelope_gave_or_why_it_gave_no_more() -> None:
     world = a_world([])
     world.memory.traces["u"] = (
         CoverStep(
@@ -116,7 +116,7 @@ def test_a_walk_shows_what_each_envelope_gave_and_what_held_it_back() -> None:
 
 
 def a_world_of_two_payers() -> World:
-    """A run of two groups, one of them borrowed and being given up for the caps of its payer."""
+    """Return a World with a run of two groups; the payer of one group lends more than its cap."""
     capped = an_envelope(SUBJECT, "t", 8, end=NOW + 10 * HOUR, max_gpu_ms=100 * HOUR)
     lender = an_envelope("n/s/e", "s", 2, lending=Lending(allow=True, to=("*",)))
     world = a_world([a_node("n0"), a_node("n1")], [a_budget("t", capped), a_budget("s", lender)])
@@ -130,7 +130,7 @@ def a_world_of_two_payers() -> World:
     return world
 
 
-def test_who_pays_lists_every_payer_with_its_gpus_and_hours() -> None:
+def test_who_pays_lists_each_payer_with_its_gpus_and_hours() -> None:
     assert who_pays(a_world_of_two_payers(), "uid-r", NOW) == [
         "n/r",
         "  payer  relation  GPUs  GPU-hours",
@@ -139,10 +139,10 @@ def test_who_pays_lists_every_payer_with_its_gpus_and_hours() -> None:
     ]
 
 
-def test_a_run_that_is_gone_still_has_payers_under_its_uid() -> None:
+def test_who_pays_still_lists_payers_of_a_deleted_run_under_its_uid() -> None:
     world = a_world_of_two_payers()
     for name in ("r-1-0", "r-1-1"):
-        world.fold_close(name, Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2))
+        world.fold_close(name, Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=2))
     world.drop_run("uid-r")
     assert who_pays(world, "uid-r", NOW + HOUR) == [
         "uid-r",
@@ -153,7 +153,7 @@ def test_a_run_that_is_gone_still_has_payers_under_its_uid() -> None:
     assert explain(world, "uid-r", NOW + HOUR)[0].startswith("uid-r: ")
 
 
-def test_leases_are_listed_in_the_order_of_the_ledger_and_by_node_or_payer() -> None:
+def test_leases_are_listed_in_ledger_order_and_by_node_or_payer() -> None:
     world = a_world_of_two_payers()
     head = "  lease  run      where        role    payer  from                      to  opened  "
     first = f"  r-1-0  n/r#0.0  n0[0,1,2,3]  Active  n/t/e  {OPENED}  -   Start   -"
@@ -165,16 +165,16 @@ def test_leases_are_listed_in_the_order_of_the_ledger_and_by_node_or_payer() -> 
     assert len(leases(world, NOW, node="n0", payer="n/s/e")) == len(top)
 
 
-def test_a_closed_lease_is_listed_with_its_end_and_its_reason() -> None:
+def test_closed_lease_is_listed_with_its_end_and_reason() -> None:
     world = a_world_of_two_payers()
-    world.fold_close("r-1-0", Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2))
+    world.fold_close("r-1-0", Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=2))
     assert leases(world, NOW, node="n0")[2].split() == [
         "r-1-0", "n/r#0.0", "n0[0,1,2,3]", "Active", "n/t/e", OPENED, "1970-01-05T04:00:00.000Z",
         "Start", "Completed",
     ]  # fmt: skip
 
 
-def test_budgets_show_what_is_used_lent_left_and_overdrawn() -> None:
+def test_budgets_show_used_lent_left_and_overdrawn_amounts() -> None:
     rows = [line.split() for line in budgets(a_world_of_two_payers(), NOW)]
     assert rows == [
         ["envelope", "used", "of", "lent", "hours", "committed", "left", "until", "overdrawn"],
@@ -183,14 +183,14 @@ def test_budgets_show_what_is_used_lent_left_and_overdrawn() -> None:
     ]
 
 
-def test_a_run_that_was_shrunk_for_the_caps_of_a_payer_is_told_so() -> None:
+def test_explanation_of_shrunk_run_names_the_overdrawn_payer() -> None:
     world = a_world_of_two_payers()
     world.fold_resolution(
         Resolution(name="e-2", batch=2, cause=CutCause.OVERDRAFT, subject="n/s/e", beneficiary="",
                    beneficiary_uid="", flavor="", domains=(), envelope="n/s/e", instant=NOW,
                    deficit=2, shrunk=(("n/r", 1, 4),), victims=("r-1-1",))
     )  # fmt: skip
-    ending = Ending(why=Why(reason=Closed.SHRINK), deadline=NOW + MINUTE)
+    ending = Ending(why=ClosureReason(reason=Closed.SHRINK), deadline=NOW + MINUTE)
     world.fold_ending("r-1-1", ending)
     assert explain(world, "uid-r", NOW)[1:] == [
         "  group 0 on n0",
@@ -199,7 +199,7 @@ def test_a_run_that_was_shrunk_for_the_caps_of_a_payer_is_told_so() -> None:
     ]
 
 
-def test_groups_are_named_with_every_node_they_are_on() -> None:
+def test_explanation_names_every_node_of_each_group() -> None:
     world = a_world_of_two_payers()
     more = a_lease(world.runs["uid-r"], "n1", [4], batch=2, index=0, pod=1)
     world.fold_open(replace(more, group=0))

@@ -1,4 +1,4 @@
-"""The audit names every record that disagrees, and repairs nothing."""
+"""The audit reports every record that disagrees, and repairs nothing."""
 
 from collections.abc import Callable
 
@@ -22,13 +22,13 @@ def a_world_at_rest() -> tuple[World, Pod]:
     return world, pod
 
 
-def test_a_world_at_rest_agrees() -> None:
+def test_audit_of_a_world_at_rest_finds_nothing() -> None:
     world, pod = a_world_at_rest()
     foreign = Pod(namespace="x", name="p", node="n1", gpus=2, phase=PodPhase.RUNNING)
     assert audit(world, [pod, foreign], NOW) == []
 
 
-# what the pods are instead of the one that its lease asks for, and what is said of it
+# the pods instead of the one that the lease requires, and what the audit reports
 DISAGREEMENTS: list[tuple[Callable[[Pod], list[Pod]], str]] = [
     (lambda _: [], "there is no pod"),
     (lambda pod: [replace(pod, phase=PodPhase.ORDERED)], "there is no pod"),
@@ -40,14 +40,16 @@ DISAGREEMENTS: list[tuple[Callable[[Pod], list[Pod]], str]] = [
 
 
 @pytest.mark.parametrize(("pods", "said"), DISAGREEMENTS, ids=[row[1] for row in DISAGREEMENTS])
-def test_a_pod_that_disagrees_is_named(pods: Callable[[Pod], list[Pod]], said: str) -> None:
+def test_pod_that_disagrees_with_its_lease_is_reported(
+    pods: Callable[[Pod], list[Pod]], said: str
+) -> None:
     world, pod = a_world_at_rest()
     found = audit(world, pods(pod), NOW)
     assert len(found) == 1
     assert said in found[0]
 
 
-def test_a_pod_that_was_told_to_go_is_awaited_while_its_node_is_silent() -> None:
+def test_deleted_pod_on_a_silent_node_is_not_reported() -> None:
     world, pod = a_world_at_rest()
     stray = replace(pod, name="stray", node="n1")
     going = replace(stray, deleting=True)
@@ -57,7 +59,7 @@ def test_a_pod_that_was_told_to_go_is_awaited_while_its_node_is_silent() -> None
     assert len(audit(world, [pod, stray], NOW)) == 1
 
 
-def test_an_account_that_drifted_is_named() -> None:
+def test_account_that_disagrees_with_its_leases_is_reported() -> None:
     world, pod = a_world_at_rest()
     lease = world.leases["r-1-0"]
     world.accounts.add(lease, world.terms[lease.name])

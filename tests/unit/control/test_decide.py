@@ -1,4 +1,4 @@
-"""Corners of a turn, each on a world of its own: what is decided, and what is left alone."""
+"""Special cases of a turn, each in a World of its own: what is decided, and what is left alone."""
 
 from msgspec.structs import replace
 from tests.properties.worlds import (
@@ -20,6 +20,7 @@ from leasehold.core.facts import (
     Cause,
     Closed,
     Closure,
+    ClosureReason,
     Ending,
     Gang,
     Lease,
@@ -28,7 +29,6 @@ from leasehold.core.facts import (
     Pod,
     PodPhase,
     Toleration,
-    Why,
 )
 from leasehold.core.names import Wire
 from leasehold.core.policy import Policy
@@ -67,7 +67,7 @@ def an_edit(limit: str) -> object:
     return manifest("Run", "n/r", spec)
 
 
-def test_an_edit_that_leaves_the_limit_as_it_is_needs_no_money() -> None:
+def test_only_a_longer_limit_needs_gpu_hours_that_are_left() -> None:
     world, lease = a_world_with_one_lease()
     world.put_budget(a_budget("t", an_envelope("n/t/e", "t", 8, max_gpu_ms=4 * HOUR)))
     assert uncovered_edit(world, lease.uid, an_edit("10h"), NOW) == []
@@ -76,13 +76,13 @@ def test_an_edit_that_leaves_the_limit_as_it_is_needs_no_money() -> None:
     assert said == "n/t/e has 0 GPU-hours left, the longer limit needs 4 more"
 
 
-def test_a_payer_that_is_gone_does_not_refuse_a_longer_limit() -> None:
+def test_deleted_payer_does_not_refuse_a_longer_limit() -> None:
     world, lease = a_world_with_one_lease()
     world.drop_budget("n/t")
     assert uncovered_edit(world, lease.uid, an_edit("11h"), NOW) == []
 
 
-def test_silence_does_not_count_while_the_clock_is_not_trusted() -> None:
+def test_silent_node_is_not_failed_while_the_clock_is_not_trusted() -> None:
     world, lease = a_world_with_one_lease(SELF_FENCING)
     world.put_node(silent("n0"))
     decided(world, trusted=False)
@@ -92,9 +92,11 @@ def test_silence_does_not_count_while_the_clock_is_not_trusted() -> None:
     assert str(world.leases[lease.name].why) == Closed.NODE_FAILURE
 
 
-def test_a_lease_that_was_ending_when_its_node_was_lost_keeps_its_reason() -> None:
+def test_ending_lease_keeps_its_reason_when_its_node_is_lost() -> None:
     world, lease = a_world_with_one_lease(SELF_FENCING)
-    world.fold_ending(lease.name, Ending(why=Why(reason=Closed.CANCELED), deadline=NOW + HOUR))
+    world.fold_ending(
+        lease.name, Ending(why=ClosureReason(reason=Closed.CANCELED), deadline=NOW + HOUR)
+    )
     world.put_pod(Pod(namespace="n", name=lease.pod, node="n0", gpus=4, run_uid=lease.uid,
                       phase=PodPhase.RUNNING))  # fmt: skip
     decided(world, trusted=False)
@@ -104,7 +106,7 @@ def test_a_lease_that_was_ending_when_its_node_was_lost_keeps_its_reason() -> No
     assert str(world.leases[lease.name].why) == Closed.CANCELED
 
 
-def test_a_lease_that_the_store_refuses_for_good_is_closed_with_its_gang() -> None:
+def test_lease_refused_by_the_store_is_closed_as_failed() -> None:
     world, lease = a_world_with_one_lease()
     world.put_refused_lease(lease.name)
     decided(world)
@@ -113,7 +115,7 @@ def test_a_lease_that_the_store_refuses_for_good_is_closed_with_its_gang() -> No
 
 
 def an_elastic_world(groups: int, policy: Policy | None = None) -> World:
-    """A run of one group of four GPUs that wishes for more."""
+    """Return a World with a run of one group of four GPUs that desires more."""
     world = a_world([a_node(f"n{i}") for i in range(groups)], [a_budget("t")], policy=policy)
     run = a_run("r", groups=groups, minimum=4)
     world.put_run(replace(run, seen_running=1))
@@ -121,17 +123,17 @@ def an_elastic_world(groups: int, policy: Policy | None = None) -> World:
     return world
 
 
-def test_an_elastic_run_grows_unless_it_is_quarantined() -> None:
+def test_elastic_run_grows_unless_it_is_quarantined() -> None:
     assert len(opened_by(decided(an_elastic_world(3)))) == 2
     assert opened_by(decided(an_elastic_world(3), apart=frozenset({"uid-r"}))) == []
 
 
-def test_a_grow_too_large_to_be_written_is_made_smaller() -> None:
+def test_grow_too_large_for_a_batch_is_made_smaller() -> None:
     world = an_elastic_world(8, Policy(batch_bytes_max=3000))
     assert 1 <= len(opened_by(decided(world))) < 7
 
 
-def test_a_group_that_was_grown_and_not_bound_in_time_is_taken_back_alone() -> None:
+def test_grown_group_not_bound_in_time_is_ended_alone() -> None:
     world = an_elastic_world(2)
     run, first = world.runs["uid-r"], world.leases["r-0-0"]
     pod = Pod(namespace="n", name=first.pod, node="n0", gpus=4, run_uid=run.uid)
@@ -152,12 +154,12 @@ def a_reservation(run: str, *, starts: int = NOW + HOUR) -> Reservation:
                        confidence=Confidence.CUTS, domains=("r/c/a",))  # fmt: skip
 
 
-def test_a_start_that_needs_cuts_holds_nothing_while_its_run_pauses() -> None:
+def test_start_by_preemption_holds_nothing_while_its_run_pauses() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     run = a_run("r")
     world.put_run(replace(run, spec=replace(run.spec, retries=1)))
     world.fold_open(a_lease(run, "n0", range(4), batch=0, index=0))
-    world.fold_close("r-0-0", Closure(why=Why(reason=Closed.FAIL), at=NOW, batch=0))
+    world.fold_close("r-0-0", Closure(why=ClosureReason(reason=Closed.FAIL), at=NOW, batch=0))
     world.fold_reservation(a_reservation("r"))
     world.put_run(a_run("other", group_gpus=8, pod_gpus=8, created=NOW))
     turn = decided(world)
@@ -165,12 +167,12 @@ def test_a_start_that_needs_cuts_holds_nothing_while_its_run_pauses() -> None:
     assert world.reservations["n/r-0"].state is State.CANCELED
 
 
-# A start by cuts is planned as soon as a run waits.
+# A start by preemption is planned as soon as a run waits.
 SOON = Policy(odds_seeds=1, patience=15 * MINUTE, min_tenure=0)
 
 
 def a_full_world(waiting: int, policy: Policy, *, nodes: int = 1) -> World:
-    """Nodes full of runs of one GPU, and so many more of other owners in line."""
+    """Return nodes full of runs of one GPU, and `waiting` more of other owners in the queue."""
     holders, others = range(8 * nodes), range(waiting)
     owners = [*(f"t{index}" for index in holders), *(f"z{index}" for index in others)]
     world = a_world([a_node(f"n{i}") for i in range(nodes)], map(a_budget, owners), policy=policy)
@@ -184,7 +186,7 @@ def a_full_world(waiting: int, policy: Policy, *, nodes: int = 1) -> World:
     return world
 
 
-def test_large_lotteries_are_sampled_four_a_second_and_the_others_soon() -> None:
+def test_four_large_lotteries_are_sampled_per_second() -> None:
     world = a_full_world(9, replace(SOON, odds_seeds=4), nodes=2)
 
     def sampled_at(now: int) -> list[str]:
@@ -200,7 +202,7 @@ def test_large_lotteries_are_sampled_four_a_second_and_the_others_soon() -> None
     assert sampled_at(NOW + SECOND) == [*first, "w04", "w05", "w06", "w07"]
 
 
-def test_plans_beyond_the_first_previews_of_a_turn_stand_as_they_are() -> None:
+def test_plans_beyond_the_previews_of_a_turn_stay_unchanged() -> None:
     policy = replace(SOON, reservation_depth=100)
     world = a_full_world(40, policy, nodes=5)
     decided(world)
@@ -217,7 +219,7 @@ def test_plans_beyond_the_first_previews_of_a_turn_stand_as_they_are() -> None:
     assert world.reservations[first.subject].starts == first.starts
 
 
-def test_what_one_run_tolerates_is_not_foreseen_for_the_next() -> None:
+def test_forecast_for_a_tolerant_run_is_not_reused_for_the_next_run() -> None:
     world = a_full_world(2, SOON)
     tolerant = world.runs["uid-w00"]
     spec = replace(tolerant.spec, tolerations=(Toleration(key="soon", operator="Exists"),))
@@ -227,14 +229,14 @@ def test_what_one_run_tolerates_is_not_foreseen_for_the_next() -> None:
     assert plans == [Confidence.CUTS, Confidence.CUTS]
 
 
-def test_a_sweep_whose_groups_are_too_large_to_be_written_is_told_so() -> None:
+def test_sweep_with_groups_too_large_for_a_batch_is_refused() -> None:
     world = a_world([a_node("n0")], [a_budget("t")], policy=Policy(batch_bytes_max=1100))
     world.put_run(a_run("r", groups=2, gang=Gang.GROUP))
     assert opened_by(decided(world)) == []
     assert run_view(world, "uid-r", NOW).because == "GangTooLarge"
 
 
-def test_a_gang_that_stays_too_large_is_blocked_once() -> None:
+def test_gang_that_stays_too_large_is_blocked_once() -> None:
     world = a_world([a_node("n0")], [a_budget("t")], policy=Policy(batch_bytes_max=300))
     world.put_run(a_run("r"))
     (blocked,) = decided(world).reservations.values()
@@ -246,7 +248,7 @@ def test_a_gang_that_stays_too_large_is_blocked_once() -> None:
     assert [notice.reason for notice in turn.notices] == ["GangTooLarge"]
 
 
-def test_a_window_may_have_opened_at_the_beginning_of_the_calendar() -> None:
+def test_window_may_start_in_the_year_one() -> None:
     began = parse_instant("0001-01-01T00:00:00Z")
     assert began is not None
     envelope = replace(an_envelope("n/t/e", "t"), start=began)
@@ -255,7 +257,7 @@ def test_a_window_may_have_opened_at_the_beginning_of_the_calendar() -> None:
     assert opened_by(decided(world)) == []
 
 
-def test_a_run_in_line_that_waits_for_nothing_is_left_alone() -> None:
+def test_queued_run_without_waiting_units_is_left_alone() -> None:
     world, lease = a_world_with_one_lease()
     world.put_pod(
         Pod(
@@ -269,7 +271,7 @@ def test_a_run_in_line_that_waits_for_nothing_is_left_alone() -> None:
     assert world.memory.refusals == {}
 
 
-def test_leases_alone_can_fill_a_batch() -> None:
+def test_leases_that_exceed_one_batch_are_split_over_several() -> None:
     world = a_world([a_node("n0")], [a_budget("t")], policy=Policy(batch_bytes_max=3000))
     for index in range(8):
         world.put_run(a_run(f"r{index}", group_gpus=1, pod_gpus=1))
@@ -279,7 +281,7 @@ def test_leases_alone_can_fill_a_batch() -> None:
     assert [bool(batch.facts_nodes) for batch in turn.batches].count(True) == 1
 
 
-def test_what_one_batch_cannot_hold_is_written_in_the_next() -> None:
+def test_node_facts_that_exceed_one_batch_are_stated_in_the_next() -> None:
     world = a_world([a_node(f"n{i}") for i in range(9)], [a_budget("t")],
                     policy=Policy(batch_bytes_max=3000))  # fmt: skip
     for index in range(9):
@@ -292,7 +294,7 @@ def test_what_one_batch_cannot_hold_is_written_in_the_next() -> None:
     assert len(turn.batches) > 1
 
 
-def test_a_node_that_has_changed_is_stated_again() -> None:
+def test_changed_node_is_stated_again() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     world.put_run(a_run("r"))
     decided(world)
@@ -301,19 +303,19 @@ def test_a_node_that_has_changed_is_stated_again() -> None:
     assert [(fact.name, fact.gpus) for fact in batch.facts_nodes] == [("n0", 16)]
 
 
-def test_an_envelope_that_is_gone_has_nothing() -> None:
+def test_view_of_a_deleted_envelope_is_empty() -> None:
     view = envelope_view(a_world([]), "n/t/e", NOW)
     assert (view.used, view.free, view.committed_ms, view.left_ms) == (0, 0, 0, None)
 
 
-def test_a_run_that_nobody_has_considered_says_so() -> None:
+def test_run_not_considered_yet_has_reason_submitted() -> None:
     world = a_world([])
     world.put_run(a_run("r"))
     view = run_view(world, "uid-r", NOW)
     assert (view.because, view.message) == ("Submitted", "not considered yet")
 
 
-def test_a_sweep_that_no_batch_holds_as_a_whole_starts_in_parts() -> None:
+def test_sweep_too_large_for_one_batch_starts_in_several() -> None:
     policy = Policy(batch_bytes_max=3000)
     nodes = [a_node(name) for name in ("n0", "n1", "n2")]
     world = a_world(nodes, [a_budget("t")], policy=policy)

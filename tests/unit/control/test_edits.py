@@ -1,4 +1,4 @@
-"""Edits of a run that runs: what only the World can judge, and what is not its to judge."""
+"""Edits of a running run: which edits the check against the World refuses, and which it ignores."""
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from leasehold.sim.scenario.parse_actions import manifest
 
 
 @pytest.mark.parametrize("limit", ["never", 7, ["1h"]])
-def test_an_edit_that_is_wrong_in_itself_is_somebody_elses_to_refuse(limit: object) -> None:
+def test_malformed_edit_is_not_refused_by_the_coverage_check(limit: object) -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     run = a_run("r", span=10 * HOUR)
     world.put_run(replace(run, seen_running=1))

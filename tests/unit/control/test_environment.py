@@ -1,4 +1,4 @@
-"""What a pod is told about its place: the names of the text, and what stays when a pod moves."""
+"""Environment variables of pods: their names, and which values stay when a pod moves."""
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ def lease(group: int, node: str, first_slot: int = 0) -> Lease:
 GANG = [[lease(0, "a-00", 8)], [lease(1, "a-01")]]
 
 
-def test_a_fixed_run_is_told_its_ranks() -> None:
+def test_pod_of_a_fixed_run_gets_ranks_of_the_whole_run() -> None:
     told = environment(RUN, GANG[1], GANG)
     assert told == {
         "MASTER_ADDR": "a-00",
@@ -58,13 +58,13 @@ def test_a_fixed_run_is_told_its_ranks() -> None:
     }
 
 
-def test_a_group_that_lives_alone_is_a_world_of_its_own() -> None:
+def test_separate_group_has_a_rank_world_of_its_own() -> None:
     sweep = replace(RUN, spec=replace(SPEC, gang=Gang.GROUP))
     told = environment(sweep, GANG[1], GANG)
     assert [told[name] for name in FIXED] == ["a-01", "29500", "8", "0", "1", "0"]
 
 
-def test_an_elastic_run_meets_where_it_met_before() -> None:
+def test_elastic_run_keeps_its_rendezvous_endpoint_when_a_pod_moves() -> None:
     grid = Malleable(min_gpus=8, max_gpus=32, step_gpus=8, desired_gpus=16)
     elastic = replace(RUN, spec=replace(SPEC, malleable=grid))
     told = environment(elastic, GANG[1], GANG)
@@ -73,7 +73,7 @@ def test_an_elastic_run_meets_where_it_met_before() -> None:
     assert told["PET_RDZV_BACKEND"] == "c10d"
     assert told["PET_RDZV_ID"] == "uid-7-2"
     assert told["PET_RDZV_ENDPOINT"].startswith("train.n:")
-    # Pod 0 has moved to its spare's slots: whoever is started now must come to the same place.
+    # Pod 0 has moved to its spare's slots: pods started now must use the same endpoint.
     moved = [[lease(0, "a-02", 0)], GANG[1]]
     assert environment(elastic, moved[0], moved)["PET_RDZV_ENDPOINT"] == told["PET_RDZV_ENDPOINT"]
     spared = replace(RUN, spec=replace(SPEC, spares_per_group=8))

@@ -15,17 +15,17 @@ from leasehold.control.scheduling.holds import (
     still_paid,
     still_there,
 )
-from leasehold.control.scheduling.wishes import wish_for
+from leasehold.control.scheduling.requests import wish_for
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.calendar import Entry
-from leasehold.core.facts import Closed, Closure, Run, Why
+from leasehold.core.calendar.entries import Entry
+from leasehold.core.facts import Closed, Closure, ClosureReason, Run
 from leasehold.core.policy import Policy
 from leasehold.core.reservations import State
 from leasehold.core.units import FOREVER, HOUR, MINUTE, SECOND
 from leasehold.core.verdicts import Admitted
 from leasehold.core.world.world import World
 
-# `x/x` is told to end at 1h14m50s and stops at 1h15m; its 16 GPUs are held for `z/z`.
+# `x/x` is preempted at 1h14m50s and stops at 1h15m; its 16 GPUs are held for `z/z`.
 KEPT = SCENARIOS / "A4-a-hold-is-kept-from-runs-ahead.yaml"
 DURING = "1h14m52s"
 RESOLVED = 74 * MINUTE + 50 * SECOND
@@ -55,11 +55,11 @@ class Stopping:
     def end_victims(self) -> None:
         for name in still_there(self.world, self.hold):
             self.world.drop_pod(f"x/{self.world.leases[name].pod}")
-            why = Why(reason=Closed.RANDOM_PREEMPT)
+            why = ClosureReason(reason=Closed.RANDOM_PREEMPT)
             self.world.fold_close(name, Closure(why=why, at=self.played.now, batch=99))
 
 
-def test_only_an_activation_holds() -> None:
+def test_only_an_activating_reservation_has_a_hold() -> None:
     found = Stopping()
     assert found.hold.reservation.held_places == (("a-00", 8), ("a-01", 8))
     assert len(found.hold.victims) == 2
@@ -70,8 +70,8 @@ def test_only_an_activation_holds() -> None:
     assert hold_of(found.world, found.run) is None
 
 
-def test_it_ends_with_the_drain_timeout_but_not_before_the_last_deadline() -> None:
-    """The victims have 30 seconds from the Resolution on."""
+def test_hold_ends_with_drain_timeout_but_not_before_the_last_deadline() -> None:
+    """The victims have 30 seconds after the Resolution."""
     found = Stopping()
     resolved = found.played.start + RESOLVED
     for timeout, expected in ((15 * MINUTE, 15 * MINUTE), (MINUTE, MINUTE), (SECOND, 30 * SECOND)):
@@ -81,7 +81,7 @@ def test_it_ends_with_the_drain_timeout_but_not_before_the_last_deadline() -> No
     assert ends_at(found.world, found.hold) == resolved + 30 * SECOND, "it was promised so long"
 
 
-def test_all_of_it_is_on_the_calendar_of_everybody_else() -> None:
+def test_whole_hold_is_entered_in_the_calendar() -> None:
     found = Stopping()
     turn = found.turn
     enter_holds(turn)
@@ -94,7 +94,7 @@ def test_all_of_it_is_on_the_calendar_of_everybody_else() -> None:
     assert (claim.payer, claim.gpus) == ("z/z/e", 16)
 
 
-def test_with_a_limit_it_ends_that_long_after_the_last_deadline() -> None:
+def test_hold_of_limited_run_ends_that_limit_after_the_last_deadline() -> None:
     found = Stopping()
     limited = replace(found.run, spec=replace(found.run.spec, max_duration=HOUR))
     found.world.put_run(limited)
@@ -105,7 +105,7 @@ def test_with_a_limit_it_ends_that_long_after_the_last_deadline() -> None:
     assert {each.end for each in entries} == {deadline + HOUR}
 
 
-def test_what_is_leased_of_it_is_held_no_more() -> None:
+def test_leased_part_of_a_hold_is_no_longer_held() -> None:
     """The groups of a sweep start one by one."""
     found = Stopping()
     found.end_victims()
@@ -121,7 +121,7 @@ def test_what_is_leased_of_it_is_held_no_more() -> None:
     assert claim.gpus == 8
 
 
-def test_the_run_starts_in_the_held_place_as_soon_as_all_of_it_is_free() -> None:
+def test_run_starts_where_it_is_held_once_all_of_the_place_is_free() -> None:
     found = Stopping()
     assert found.start() is None
     found.end_victims()
@@ -133,8 +133,8 @@ def test_the_run_starts_in_the_held_place_as_soon_as_all_of_it_is_free() -> None
     ]
 
 
-def test_plans_of_runs_ahead_are_nothing_to_a_hold() -> None:
-    """It is held against everyone; only other holds are respected."""
+def test_plan_of_a_run_ahead_does_not_prevent_start_in_a_hold() -> None:
+    """A hold has priority over every plan, and respects only other holds."""
     found = Stopping()
     found.end_victims()
     ahead = found.world.uid_of["w/w"]
@@ -142,14 +142,14 @@ def test_plans_of_runs_ahead_are_nothing_to_a_hold() -> None:
     assert found.start(plan) is not None
 
 
-def test_a_held_place_that_others_have_taken_is_not_started_in() -> None:
+def test_run_does_not_start_in_a_held_place_taken_by_others() -> None:
     found = Stopping()
     found.end_victims()
     found.world.fleet.load("a-01", gpus=1, cpu_milli=0, memory_bytes=0, pods=1)
     assert found.start() is None
 
 
-def test_money_that_is_ending_counts_as_paid_until_its_deadline() -> None:
+def test_hold_is_paid_until_the_budget_allows_too_few_gpus() -> None:
     found = Stopping()
     wish = wish_for(found.world, found.run, (0,))
     assert still_paid(found.turn, found.hold, wish)
@@ -159,12 +159,12 @@ def test_money_that_is_ending_counts_as_paid_until_its_deadline() -> None:
     assert not still_paid(found.turn, found.hold, wish)
 
 
-def test_a_gang_starts_whole() -> None:
+def test_hold_of_a_gang_is_for_the_whole_gang() -> None:
     found = Stopping()
     assert groups_held_for(found.world, found.hold, found.played.now) == (0,)
 
 
-def test_questions_about_a_hold_change_nothing() -> None:
+def test_checks_of_a_hold_change_nothing() -> None:
     found = Stopping()
     free = {name: state.free for name, state in found.world.fleet.nodes.items()}
     found.start()

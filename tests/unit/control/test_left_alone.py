@@ -1,11 +1,11 @@
-"""Runs about which nothing is decided any more, and a decision that says about whom it failed."""
+"""Runs about which nothing is decided any more, and decisions that name the run they failed for."""
 
 import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import KEY, NOW, a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.control.decide import decide
-from leasehold.control.undecided import Undecided
+from leasehold.control.undecided import DecisionFailed
 from leasehold.core.facts import Lease
 from leasehold.core.units import HOUR
 from leasehold.core.world.world import World
@@ -20,7 +20,7 @@ def a_world_with_one_lease() -> tuple[World, Lease]:
     return world, lease
 
 
-def test_a_run_that_is_left_alone_is_not_even_looked_after() -> None:
+def test_run_that_is_left_alone_is_not_stopped_either() -> None:
     world, lease = a_world_with_one_lease()
     stopped = replace(world.runs[lease.uid].spec, stop=True)
     world.put_run(replace(world.runs[lease.uid], spec=stopped))
@@ -31,11 +31,11 @@ def test_a_run_that_is_left_alone_is_not_even_looked_after() -> None:
     assert [batch for batch in turn.batches if batch.ending or batch.closed]
 
 
-def test_a_decision_that_fails_says_about_whom() -> None:
+def test_failed_decision_names_the_run() -> None:
     world, lease = a_world_with_one_lease()
     world.work.look_at(lease.uid)
-    del world.books[lease.uid]  # no such World can be made
+    del world.books[lease.uid]  # a real World is never like this
     world.leases.pop(lease.name)
-    with pytest.raises(Undecided) as caught:
+    with pytest.raises(DecisionFailed) as caught:
         decide(world, now=NOW, key=KEY)
     assert caught.value.about == lease.uid

@@ -1,4 +1,4 @@
-"""Where a run stands follows from how its attempts ended: whose fault, and how often."""
+"""The phase of a run follows from how its attempts ended: for which cause, and how often."""
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from leasehold.core.world.world import World
 
 
 def a_world_after(closures: list[str], *, retries: int, checkpoint: int | None) -> World:
-    """One attempt of a run for each closure, `Fail/Exit` for the reason and its cause."""
+    """Return a World with one attempt per closure; `Fail/Exit` is a reason and its cause."""
     run = a_run("r")
     run = replace(run, spec=replace(run.spec, retries=retries, checkpoint=checkpoint))
     world = a_world([a_node("n0")], [a_budget("t")])
@@ -54,7 +54,7 @@ STANDINGS = [
 
 
 @pytest.mark.parametrize(("closures", "retries", "checkpoint", "phase", "pause"), STANDINGS)
-def test_where_a_run_stands(
+def test_phase_and_pause_of_run_follow_from_ended_attempts(
     closures: list[str],
     retries: int,
     checkpoint: int | None,
@@ -68,13 +68,13 @@ def test_where_a_run_stands(
     assert where.retry_at == (NOW + pause * SECOND if pause else 0)
 
 
-def test_a_run_that_was_told_to_stop_does_not_wait() -> None:
+def test_stopped_run_does_not_wait_for_a_retry() -> None:
     world = a_world_after([EXIT], retries=3, checkpoint=None)
     run = world.runs["uid-r"]
     world.put_run(replace(run, spec=replace(run.spec, stop=True)))
     assert phase_of(world, world.runs["uid-r"]) == ("Failed", "Canceled")
 
 
-def test_pauses_double_up_to_the_most() -> None:
+def test_pauses_between_retries_double_up_to_the_maximum() -> None:
     pauses = [backoff(10 * SECOND, MINUTE, count) for count in (1, 2, 3, 4, 99)]
     assert pauses == [10 * SECOND, 20 * SECOND, 40 * SECOND, MINUTE, MINUTE]

@@ -1,11 +1,11 @@
-"""A long line: near places are told to the number, far ones about, and few are told anew."""
+"""A long queue: near places are exact, far ones approximate, and few messages change at a time."""
 
 from msgspec.structs import replace
 from tests.properties.worlds import KEY, NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Closed, Closure, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason
 from leasehold.core.policy import Policy
 from leasehold.core.reservations import Confidence
 from leasehold.core.units import HOUR, SECOND
@@ -14,8 +14,8 @@ from leasehold.core.world.world import World
 WAITING = 200
 
 
-def a_line() -> tuple[World, Turn]:
-    """One node full of runs of one GPU, and many more behind them."""
+def a_queue() -> tuple[World, Turn]:
+    """Return a World with one node full of runs of one GPU, and many more in the queue."""
     policy = Policy(reservation_depth_per_owner=2, odds_seeds=1)
     world = a_world([a_node("n0")], [a_budget("t")], policy=policy)
     for index in range(8 + WAITING):
@@ -27,19 +27,19 @@ def a_line() -> tuple[World, Turn]:
     return world, turn
 
 
-def one_ends(world: World) -> Turn:
-    done = Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=1)
+def let_one_end(world: World) -> Turn:
+    done = Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=1)
     world.fold_close("r000-1-0", done)
     return decide(world, now=NOW + SECOND, key=KEY)
 
 
 def words(world: World, place: int) -> str:
-    """What the run is told that is so far behind those that run, from 1 on."""
+    """Return the message of the run at this place in the queue, counted from 1."""
     return world.memory.refusals[f"uid-r{7 + place:03}"].remedy
 
 
-def test_a_near_place_is_told_to_the_number_and_a_far_one_about() -> None:
-    world, _ = a_line()
+def test_near_places_in_the_queue_are_exact_and_far_ones_approximate() -> None:
+    world, _ = a_queue()
     assert "; number 3 of t and 3 of all in the queue" in words(world, 3)
     assert "; number 15 of t and 15 of all in the queue" in words(world, 15)
     assert "; about number 16 of t" in words(world, 16)
@@ -48,15 +48,15 @@ def test_a_near_place_is_told_to_the_number_and_a_far_one_about() -> None:
     assert "; about number 192 of t" in words(world, WAITING)
 
 
-def test_those_who_are_not_planned_have_no_reservation() -> None:
-    world, turn = a_line()
+def test_only_planned_runs_have_reservations() -> None:
+    world, turn = a_queue()
     assert [each.run for each in world.reservations.values()] == ["r008", "r009"]
-    assert len(turn.notices) == 8 + 2 * 2 + WAITING - 2  # admitted; refused, reserved; in line
+    assert len(turn.notices) == 8 + 2 * 2 + WAITING - 2  # admitted; refused, reserved; queued
 
 
-def test_when_one_starts_few_are_told_that_they_moved_and_nobody_by_an_event() -> None:
-    world, _ = a_line()
-    turn = one_ends(world)
+def test_start_of_one_run_updates_few_others_and_sends_them_no_event() -> None:
+    world, _ = a_queue()
+    turn = let_one_end(world)
     assert "; number 14 of t" in words(world, 15)
     moved = [uid for uid in turn.touched if uid > "uid-r010"]
     assert len(moved) < 40
@@ -64,17 +64,19 @@ def test_when_one_starts_few_are_told_that_they_moved_and_nobody_by_an_event() -
     assert told == {"r008", "r010"}
 
 
-def test_a_line_where_nothing_happened_costs_no_word() -> None:
-    world, _ = a_line()
+def test_turn_without_changes_writes_no_messages() -> None:
+    world, _ = a_queue()
     decide(world, now=NOW + SECOND, key=KEY)
     turn = decide(world, now=NOW + 2 * SECOND, key=KEY)
     assert turn.notices == []
     assert turn.touched == {}
 
 
-def test_that_one_has_no_known_start_says_nothing_of_those_behind_what_starts_since() -> None:
-    """Hours that are too few until the window's end are enough from a later instant on, and another
-    run that starts in between brings the instant: its end."""
+def test_run_gets_exact_start_behind_a_run_without_known_start() -> None:
+    """The hours are too few until the window's end, but enough from a later instant on.
+
+    That instant is the end of another run, which starts in between.
+    """
     window = an_envelope("n/t/e", "t", 8, end=NOW + 10 * HOUR, max_gpu_ms=60 * HOUR)
     nodes = [a_node(f"n{index}", gpus=4) for index in range(2)]
     world = a_world(nodes, [a_budget("t", window), a_budget("u")])
@@ -89,7 +91,7 @@ def test_that_one_has_no_known_start_says_nothing_of_those_behind_what_starts_si
     assert plans["r2"] == (Confidence.EXACT, NOW + 8 * HOUR)
 
 
-def test_of_those_alike_no_gang_is_in_line_that_no_batch_can_hold() -> None:
+def test_each_of_several_alike_gangs_too_large_for_a_batch_is_refused() -> None:
     policy = Policy(reservation_depth_per_owner=2, batch_bytes_max=6000)
     world = a_world([a_node("n0")], [a_budget("t")], policy=policy)
     for index in range(3):  # one runs, two are planned
@@ -101,8 +103,8 @@ def test_of_those_alike_no_gang_is_in_line_that_no_batch_can_hold() -> None:
     assert told == ["GangTooLarge"] * 3
 
 
-def test_a_run_that_is_gone_leaves_nothing_behind() -> None:
-    world, _ = a_line()
+def test_deleted_run_leaves_nothing_in_worklist_or_memory() -> None:
+    world, _ = a_queue()
     uid = "uid-r150"
     world.drop_run(uid)
     decide(world, now=NOW + SECOND, key=KEY)

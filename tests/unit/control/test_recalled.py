@@ -1,4 +1,4 @@
-"""A Resolution is in the ledger, and the status of its reservation was lost with its controller."""
+"""A Resolution is in the ledger; the status of its reservation was lost with the controller."""
 
 import hashlib
 from pathlib import Path
@@ -13,20 +13,20 @@ from leasehold.sim.scenario.runner import run_scenario
 from leasehold.sim.scenario.stage import Stage
 
 SEED = None
-KEY = hashlib.sha256(f"leasehold/sim/{SEED}".encode()).digest()  # as the stage makes it
+KEY = hashlib.sha256(f"leasehold/sim/{SEED}".encode()).digest()  # as in the simulator's stage
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 
 
 def lost(world: World) -> Reservation | None:
-    """As the next leader reads it: still pending, with the site that was planned."""
+    """Return the reservation as the next leader reads it: still pending, with its planned site."""
     for found in world.reservations.values():
         if found.state is State.ACTIVATING:
             return replace(found, state=State.PENDING, is_site=True)
     return None
 
 
-def test_after_a_restart_it_holds_its_place_again_before_others_are_considered() -> None:
-    """Also from `w/w`, which is ahead of it, and whose payer has money while the victim stops."""
+def test_activation_holds_its_place_again_after_a_restart() -> None:
+    """It is held also from `w/w`, a run ahead whose payer has money while the victim stops."""
     seen: list[tuple[State, bool, bool]] = []
 
     def look(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""What is written down of an owner that takes its envelope back from its family."""
+"""The Resolution that is recorded when an owner takes its envelope back from its family."""
 
 from tests.unit.shell.plant import Plant
 
@@ -6,8 +6,8 @@ from leasehold.core.resolutions import CutCause
 from leasehold.core.units import MINUTE
 
 
-def test_the_scope_is_the_owners_envelope_whoever_else_paid_for_the_victim() -> None:
-    """The victim's first leases are paid by its own envelope: that is nobody's to take back."""
+def test_scope_of_a_reclaim_is_the_owners_envelope_even_with_other_payers() -> None:
+    """The victim's first leases are paid by its own envelope, which nobody else can take back."""
     plant = Plant(nodes=2, owners="ab", concurrency=6)
     plant.submit("a/victim", resources={"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 1})
     plant.wait(MINUTE)

@@ -1,14 +1,14 @@
-"""A pod that its node has and cannot start yet is no failed bind: images are large."""
+"""A pod that its node accepted but cannot start yet is not a failed bind: images are large."""
 
 import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.control.decide import decide
+from leasehold.control.questions.explain import explain
 from leasehold.control.questions.report import Period, gpu_hours
 from leasehold.control.questions.subject import find
 from leasehold.control.questions.uses import Use, use_of
-from leasehold.control.questions.why import explain
 from leasehold.control.turn import Turn
 from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Cause, Lease, Phase, Pod, PodPhase
@@ -42,8 +42,8 @@ def _world(
     return world, lease.name
 
 
-def _ends(world: World, name: str, *, began_at: int | None, at: int) -> Lease:
-    """Its only pod says that it has run, and is gone."""
+def _lease_after_pod_ends(world: World, name: str, *, began_at: int | None, at: int) -> Lease:
+    """Let the only pod end, with the given times, and return its lease."""
     [pod] = world.pods.values()
     code = 0 if began_at is not None else None
     phase = PodPhase.SUCCEEDED if began_at is not None else PodPhase.PENDING
@@ -65,13 +65,13 @@ def _turn(world: World, now: int) -> Turn:
     )
 
 
-def test_a_pod_that_no_node_speaks_of_is_taken_back_after_the_bind_timeout() -> None:
+def test_pod_without_news_from_a_node_is_ended_after_the_bind_timeout() -> None:
     world, name = _world(None)
     _turn(world, NOW + 2 * MINUTE)
     assert world.leases[name].ending is not None
 
 
-def test_a_pod_that_its_node_has_may_take_longer_to_start_and_says_why() -> None:
+def test_pod_accepted_by_its_node_gets_the_start_timeout_and_reports_why() -> None:
     world, name = _world(WHY)
     _turn(world, NOW + 19 * MINUTE)
     assert world.leases[name].ending is None
@@ -83,7 +83,7 @@ def test_a_pod_that_its_node_has_may_take_longer_to_start_and_says_why() -> None
 
 
 def _given_up(retries: int) -> tuple[World, Lease]:
-    """An attempt that could not be started, when its pod has gone."""
+    """Return an attempt that could not be started, after its pod is gone."""
     world, name = _world(WHY, retries=retries)
     _turn(world, NOW + 20 * MINUTE)
     [pod] = world.pods.values()
@@ -92,7 +92,7 @@ def _given_up(retries: int) -> tuple[World, Lease]:
     return world, world.leases[name]
 
 
-def test_an_attempt_that_could_not_be_started_has_failed_with_the_kubelets_reason() -> None:
+def test_attempt_that_could_not_start_fails_with_the_kubelets_reason() -> None:
     world, lease = _given_up(retries=0)
     assert (str(lease.why), lease.cause) == (f"Fail({WHY})", Cause.UNSTARTED)
     view = run_view(world, lease.uid, NOW + 22 * MINUTE)
@@ -106,7 +106,7 @@ def test_an_attempt_that_could_not_be_started_has_failed_with_the_kubelets_reaso
     assert use_of(world, lease) is Use.STARTING
 
 
-def test_it_uses_up_a_retry() -> None:
+def test_attempt_that_could_not_start_uses_up_a_retry() -> None:
     world, lease = _given_up(retries=1)
     view = run_view(world, lease.uid, NOW + 21 * MINUTE)
     assert (view.phase, view.because) == (Phase.PENDING, "WorkloadFailed")
@@ -114,7 +114,7 @@ def test_it_uses_up_a_retry() -> None:
     assert "0 more of 1 retry" in view.message
 
 
-def test_of_a_gang_one_lease_says_why_and_all_of_them_end() -> None:
+def test_all_leases_of_an_unstarted_gang_end_and_one_gives_the_reason() -> None:
     world, _ = _world(WHY * 50)
     run = world.runs[a_run("r").uid]
     mate = replace(a_lease(run, "n0", range(4, 8), batch=2, index=1, start=NOW), attempt=1)
@@ -130,7 +130,7 @@ def test_of_a_gang_one_lease_says_why_and_all_of_them_end() -> None:
     assert max(map(len, said)) < 250
 
 
-def test_a_run_may_say_how_long_its_pods_take() -> None:
+def test_start_timeout_of_a_run_replaces_the_default() -> None:
     world, name = _world(WHY, start_timeout=5 * MINUTE)
     _turn(world, NOW + 4 * MINUTE)
     assert world.leases[name].ending is None
@@ -138,7 +138,7 @@ def test_a_run_may_say_how_long_its_pods_take() -> None:
     assert world.leases[name].ending is not None
 
 
-def test_what_a_kubelet_says_is_read_from_its_containers() -> None:
+def test_kubelets_reason_is_read_from_the_statuses_of_containers() -> None:
     waiting = {"reason": "ImagePullBackOff", "message": "there is no such image"}
     status = {
         "phase": "Pending",
@@ -154,20 +154,20 @@ def test_what_a_kubelet_says_is_read_from_its_containers() -> None:
 
 
 def _hours(world: World, now: int, by: str = "owner") -> list[tuple[int, int, int]]:
-    found = gpu_hours(world, now, Period(start=NOW, end=now), by=by, bucket=_minutes)
+    found = gpu_hours(world, now, Period(start=NOW, end=now), by=by, bucket=_day_of_ten_minutes)
     return [
         (row.uses.starting.gpu_ms, row.uses.work.gpu_ms, row.gpu_ms)
         for row in (*found.items, found.total)
     ]
 
 
-def _minutes(at: int) -> tuple[str, int]:
-    """Ten of them are a day here."""
+def _day_of_ten_minutes(at: int) -> tuple[str, int]:
+    """Return the bucket of an instant; here a day has ten minutes."""
     span = (at - NOW) // (10 * MINUTE)
     return str(span), NOW + (span + 1) * 10 * MINUTE
 
 
-def test_what_a_start_took_is_on_the_closure_and_apart_from_work_in_the_report() -> None:
+def test_starting_time_is_on_the_closure_and_separate_in_the_report() -> None:
     world, name = _world(WHY)
     _turn(world, NOW + 4 * MINUTE)
     four = 4 * MINUTE
@@ -175,7 +175,7 @@ def test_what_a_start_took_is_on_the_closure_and_apart_from_work_in_the_report()
     [pod] = world.pods.values()
     world.put_pod(replace(pod, phase=PodPhase.RUNNING, began_at=NOW + four, waits_for=None))
     assert _hours(world, NOW + 6 * MINUTE)[-1] == (4 * four, 8 * MINUTE, 24 * MINUTE)
-    lease = _ends(world, name, began_at=NOW + four, at=NOW + 30 * MINUTE)
+    lease = _lease_after_pod_ends(world, name, began_at=NOW + four, at=NOW + 30 * MINUTE)
     assert lease.closed is not None
     assert (lease.closed.began, lease.closed.at) == (NOW + four, NOW + 30 * MINUTE)
     now = NOW + 60 * MINUTE
@@ -190,7 +190,7 @@ def test_what_a_start_took_is_on_the_closure_and_apart_from_work_in_the_report()
     assert found.items[0].leases == 1
 
 
-def test_a_pod_that_was_gone_before_its_lease_was_closed_is_remembered() -> None:
+def test_begin_of_a_deleted_pod_is_remembered_until_its_lease_is_closed() -> None:
     world, name = _world(None)
     [pod] = world.pods.values()
     world.put_pod(replace(pod, phase=PodPhase.RUNNING, began_at=NOW + MINUTE))
@@ -202,14 +202,14 @@ def test_a_pod_that_was_gone_before_its_lease_was_closed_is_remembered() -> None
     assert not world.began_at
 
 
-def test_one_that_never_ran_was_starting_to_its_end() -> None:
+def test_pod_that_never_ran_counts_as_starting_until_its_end() -> None:
     _, lease = _given_up(retries=0)
     assert lease.closed is not None
     assert lease.closed.began == lease.closed.at > lease.start
 
 
-def test_one_that_was_ended_while_it_waited_never_ran_whatever_its_code() -> None:
-    """A kubelet gives containers that it never started an exit code."""
+def test_pod_ended_while_waiting_never_ran_whatever_its_exit_code() -> None:
+    """A kubelet gives an exit code even to containers that it never started."""
     world, name = _world(WHY)
     _turn(world, NOW + 20 * MINUTE)
     [pod] = world.pods.values()
@@ -222,22 +222,22 @@ def test_one_that_was_ended_while_it_waited_never_ran_whatever_its_code() -> Non
 
 
 @pytest.mark.parametrize("began_at", [NOW, NOW - 500], ids=["at once", "by another clock"])
-def test_what_takes_no_time_is_not_said(began_at: int) -> None:
+def test_start_without_delay_is_not_recorded(began_at: int) -> None:
     world, name = _world(None)
-    lease = _ends(world, name, began_at=began_at, at=NOW + MINUTE)
+    lease = _lease_after_pod_ends(world, name, began_at=began_at, at=NOW + MINUTE)
     assert lease.closed is not None
     assert lease.closed.began is None
     assert _hours(world, NOW + 2 * MINUTE)[-1] == (0, 4 * MINUTE, 4 * MINUTE)
 
 
-def test_a_nodes_fast_clock_does_not_put_the_begin_after_the_end() -> None:
+def test_fast_clock_of_a_node_does_not_put_the_begin_after_the_end() -> None:
     world, name = _world(None)
-    lease = _ends(world, name, began_at=NOW + 2 * MINUTE, at=NOW + MINUTE)
+    lease = _lease_after_pod_ends(world, name, began_at=NOW + 2 * MINUTE, at=NOW + MINUTE)
     assert lease.closed is not None
     assert lease.closed.began == lease.closed.at == NOW + MINUTE
 
 
-def test_a_pod_began_when_the_first_of_its_containers_did() -> None:
+def test_pod_began_when_its_first_main_container_began() -> None:
     def at(second: int) -> str:
         return f"2026-11-02T12:00:{second:02d}Z"
 

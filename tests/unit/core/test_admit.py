@@ -12,8 +12,8 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.decisions.admit import admit
-from leasehold.core.decisions.calendar import Calendar, Entry
+from leasehold.core.admission.admit import admit
+from leasehold.core.calendar.entries import Calendar, Entry
 from leasehold.core.facts import Run, Taint, Toleration
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World

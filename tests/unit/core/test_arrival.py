@@ -1,6 +1,6 @@
 """Who came first, where an API server tells it to the second only."""
 
-from leasehold.core.decisions.order import is_ahead
+from leasehold.core.admission.order import is_ahead
 from leasehold.core.facts import Run
 from leasehold.core.names import Wire
 from leasehold.core.objects.run import run_from_wire

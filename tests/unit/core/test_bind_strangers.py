@@ -1,8 +1,8 @@
 """Slots that a stranger is known to hold are dealt to nobody else."""
 
-from leasehold.core.decisions.bind import deal_slots
 from leasehold.core.facts import Node
 from leasehold.core.objects.pod import SLOTS, pod_from_wire
+from leasehold.core.placement.bind import deal_slots
 from leasehold.core.policy import Policy
 from leasehold.core.verdicts import PodPlace
 from leasehold.core.world.fleet import Fleet

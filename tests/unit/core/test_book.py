@@ -6,7 +6,17 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_lease, a_run
 
-from leasehold.core.facts import Cause, Closed, Closure, Ending, Lease, Opened, Role, Why, parse_why
+from leasehold.core.facts import (
+    Cause,
+    Closed,
+    Closure,
+    ClosureReason,
+    Ending,
+    Lease,
+    Opened,
+    Role,
+    parse_why,
+)
 from leasehold.core.units import HOUR
 from leasehold.core.world.book import WHOLE, Book
 
@@ -113,7 +123,7 @@ def test_only_a_shrink_that_its_user_asked_for_is_a_resize() -> None:
 
 
 def test_a_closure_names_the_node_that_was_drained() -> None:
-    assert str(Why(reason=Closed.SWAP, detail="n0")) == "Swap(n0)"
+    assert str(ClosureReason(reason=Closed.SWAP, detail="n0")) == "Swap(n0)"
     assert parse_why("Swap(n0)").drained_node == "n0"
     assert parse_why("Swap").drained_node == ""
     assert (parse_why("RandomPreempt(ab)").drained_node, parse_why("RandomPreempt(ab)").seed) == (

@@ -3,8 +3,8 @@
 import pytest
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
 
-from leasehold.core.decisions.admit import as_found_by
-from leasehold.core.decisions.calendar import Calendar, Entry, missed_by, uid_beside, uid_of_run
+from leasehold.core.admission.admit import as_found_by
+from leasehold.core.calendar.entries import Calendar, Entry, missed_by, uid_beside, uid_of_run
 from leasehold.core.units import FOREVER, HOUR, MINUTE
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import World

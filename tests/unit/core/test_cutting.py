@@ -13,14 +13,14 @@ from tests.properties.worlds import (
     occupy,
 )
 
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.cuts import Scope
-from leasehold.core.decisions.odds import preview
-from leasehold.core.decisions.overdraft import cut_overdraft, excesses
-from leasehold.core.decisions.resolve import resolve
-from leasehold.core.decisions.swap import swap
-from leasehold.core.facts import Closed, Closure, Gang, Role, Why
+from leasehold.core.calendar.entries import Calendar
+from leasehold.core.facts import Closed, Closure, ClosureReason, Gang, Role
+from leasehold.core.placement.swap import swap
 from leasehold.core.policy import Policy
+from leasehold.core.preemption.odds import preview
+from leasehold.core.preemption.overdraft import cut_overdraft, excesses
+from leasehold.core.preemption.resolve import resolve
+from leasehold.core.preemption.victims import Scope
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World
@@ -95,7 +95,7 @@ def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
     assert site is not None
     [old] = world.open_by_run["uid-r0"]
     lease = world.leases[old]
-    why = Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2)
+    why = Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=2)
     world.fold_close(old, why)
     late = a_run("late", "t0", group_gpus=1, pod_gpus=1)
     world.put_run(late)

@@ -13,8 +13,8 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.decisions.ever import could_hold, never_fits, never_paid
-from leasehold.core.facts import Closed, Closure, Envelope, Gang, Run, Why
+from leasehold.core.admission.possible import could_hold, never_fits, never_paid
+from leasehold.core.facts import Closed, Closure, ClosureReason, Envelope, Gang, Run
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World
@@ -105,7 +105,7 @@ def test_empty_accounts_keep_what_was_used_and_forget_what_is_open() -> None:
     assert (empty.of("n/t/e").gpus, empty.of("n/t/e").used_ms(NOW)) == (0, 4 * HOUR)
     assert empty.of("n/t/e").used_ms(NOW + HOUR) == 4 * HOUR
     [name] = world.leases
-    done = Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2)
+    done = Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=2)
     world.fold_close(name, done)
     assert world.accounts.of("n/t/e").used_ms(NOW + HOUR) == 4 * HOUR
 

@@ -13,10 +13,10 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.decisions.admit import as_found_by
-from leasehold.core.decisions.calendar import Calendar, Entry
-from leasehold.core.decisions.fill import fill
-from leasehold.core.facts import Closed, Ending, Role, Why
+from leasehold.core.admission.admit import as_found_by
+from leasehold.core.admission.fill import fill
+from leasehold.core.calendar.entries import Calendar, Entry
+from leasehold.core.facts import Closed, ClosureReason, Ending, Role
 from leasehold.core.units import HOUR, SECOND
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
@@ -115,6 +115,7 @@ def test_no_filler_is_placed_on_a_spare_that_a_plan_ahead_counts_on() -> None:
 def test_no_filler_is_placed_on_a_spare_that_goes() -> None:
     world = spares_on(A4)
     world.fold_ending(
-        "holder-1-0", Ending(why=Why(reason=Closed.DROP_SPARE), deadline=NOW, batch=2, at=NOW)
+        "holder-1-0",
+        Ending(why=ClosureReason(reason=Closed.DROP_SPARE), deadline=NOW, batch=2, at=NOW),
     )
     assert isinstance(filled(world, groups=1, gpus=4), Refused)

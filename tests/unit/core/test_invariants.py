@@ -11,6 +11,7 @@ from leasehold.core.facts import (
     Aggregate,
     Closed,
     Closure,
+    ClosureReason,
     Ending,
     Funding,
     Lease,
@@ -18,7 +19,6 @@ from leasehold.core.facts import (
     Opened,
     Relation,
     Role,
-    Why,
 )
 from leasehold.core.units import HOUR
 from leasehold.core.world.invariants import Touched, check_all, check_delta
@@ -115,8 +115,8 @@ def ended(world: World, **fields: object) -> set[str]:
     return {each.rule for each in check_delta(world, Touched(changed=(changed,)), NOW)}
 
 
-COMPLETED = Why(reason=Closed.COMPLETED)
-SHRINK = Ending(why=Why(reason=Closed.SHRINK), deadline=NOW, batch=2, at=NOW)
+COMPLETED = ClosureReason(reason=Closed.COMPLETED)
+SHRINK = Ending(why=ClosureReason(reason=Closed.SHRINK), deadline=NOW, batch=2, at=NOW)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_swap_that_moves_the_bill_is_named() -> None:
     world = a_plain_world()
     spare = replace(a_good_lease(world), role=Role.SPARE, pod="")
     world.fold_open(spare)
-    world.fold_close(spare.name, Closure(why=Why(reason=Closed.SWAP), at=NOW, batch=2))
+    world.fold_close(spare.name, Closure(why=ClosureReason(reason=Closed.SWAP), at=NOW, batch=2))
     swapped = replace(spare, name="r-2-0", batch=2, role=Role.ACTIVE, reason=Opened.SWAP,
                       start=NOW, pod="p")  # fmt: skip
     world.fold_open(swapped)

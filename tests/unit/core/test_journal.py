@@ -2,7 +2,7 @@
 
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
-from leasehold.core.facts import Closed, Closure, Ending, Why
+from leasehold.core.facts import Closed, Closure, ClosureReason, Ending
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.world import World
 
@@ -27,7 +27,7 @@ def test_a_lease_that_ends_changes_its_node_and_its_payer() -> None:
     world = _world()
     name = next(name for name, lease in world.leases.items() if lease.node == "n1")
     payer = world.leases[name].payer
-    world.fold_close(name, Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2))
+    world.fold_close(name, Closure(why=ClosureReason(reason=Closed.COMPLETED), at=NOW, batch=2))
     changes = world.journal.take(NOW)
     assert (changes.nodes, changes.payers, changes.is_all) == ({"n1"}, {payer}, False)
 
@@ -41,7 +41,7 @@ def test_a_known_end_that_passes_changes_its_node() -> None:
 def test_a_lease_that_must_end_has_another_known_end() -> None:
     world = _world()
     name = next(name for name, lease in world.leases.items() if lease.node == "n1")
-    why = Why(reason=Closed.SHRINK)
+    why = ClosureReason(reason=Closed.SHRINK)
     world.fold_ending(name, Ending(why=why, deadline=NOW + MINUTE, batch=2, at=NOW))
     assert world.journal.take(NOW).nodes == {"n1"}
     assert world.journal.take(NOW + MINUTE).nodes == {"n1"}

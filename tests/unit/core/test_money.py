@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
-from leasehold.core.decisions.cover import Ask, cover
-from leasehold.core.decisions.overdraft import excesses
 from leasehold.core.facts import Aggregate, Budget, Funding, Lending, Relation
+from leasehold.core.funding.cover import cover
 from leasehold.core.policy import Policy
+from leasehold.core.preemption.overdraft import excesses
+from leasehold.core.requests import FundingRequest
 from leasehold.core.units import HOUR, Instant
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.tree import Tree
@@ -33,7 +34,7 @@ def test_who_borrows_from_its_debtor_is_told_that_loans_both_ways_are_off() -> N
             payer_owner="x",
         )
     )  # fmt: skip
-    ask = Ask(owner="x", flavor="H", region="r", cluster="c", gpus=4, start=NOW,
+    ask = FundingRequest(owner="x", flavor="H", region="r", cluster="c", gpus=4, start=NOW,
               funding=Funding(allow_borrow=True, sponsors=("y",)))  # fmt: skip
     refused = cover(world, ask, now=NOW)
     assert isinstance(refused, Refused)
@@ -74,7 +75,7 @@ def test_walk_over_envelopes_under_many_caps_sums_up_each_cap_once() -> None:
         for index in range(32)
     )
     world = a_world([a_node("n0")], [a_budget("t", *envelopes, aggregates=caps)])
-    ask = Ask(owner="t", flavor="H", region="r", cluster="c", gpus=64, start=NOW)
+    ask = FundingRequest(owner="t", flavor="H", region="r", cluster="c", gpus=64, start=NOW)
     summed = 0
     peak = world.accounts.peak
 

@@ -2,9 +2,9 @@
 
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_site, a_wish, a_world
 
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.policy import Policy
+from leasehold.core.preemption.odds import Preview, preview
 from leasehold.core.units import HOUR
 from leasehold.core.world.world import World
 

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_node, a_run, a_wish, a_world, occupy
 
-from leasehold.core.decisions.admit import admit
-from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.ever import never_fits
+from leasehold.core.admission.admit import admit
+from leasehold.core.admission.possible import never_fits
+from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import Node, Run
 from leasehold.core.objects.node import FLEET, Labels, node_from_wire, node_to_wire
 from leasehold.core.policy import Policy

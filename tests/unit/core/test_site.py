@@ -13,10 +13,10 @@ from tests.properties.worlds import (
     occupy,
 )
 
-from leasehold.core.decisions.calendar import Calendar, Entry
-from leasehold.core.decisions.site import Ground, Site, choose_site, protections_ending
-from leasehold.core.facts import Closed, Ending, Gang, Role, Run, Why
+from leasehold.core.calendar.entries import Calendar, Entry
+from leasehold.core.facts import Closed, ClosureReason, Ending, Gang, Role, Run
 from leasehold.core.policy import CutPolicy, Policy
+from leasehold.core.preemption.site import NodeOffers, Site, choose_site, protections_ending
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import World
@@ -155,7 +155,7 @@ def test_what_is_ending_is_free_until_its_deadline_and_stays_after_it() -> None:
     fleet = Fleet("a")
     run = fleet.fill("n0", start=NOW)
     [name] = fleet.world.open_by_run[run.uid]
-    ending = Ending(why=Why(reason=Closed.SHRINK), deadline=NOW + MINUTE, batch=2, at=NOW)
+    ending = Ending(why=ClosureReason(reason=Closed.SHRINK), deadline=NOW + MINUTE, batch=2, at=NOW)
     fleet.world.fold_ending(name, ending)
     found = fleet.site(a_beneficiary())
     assert found is not None
@@ -261,7 +261,7 @@ def test_a_site_holds_as_long_as_its_gpus_can_be_had() -> None:
     places = (("n0", 8),)
 
     def holds(calendar: Calendar, *, at: int = NOW) -> bool:
-        return Ground(fleet.world, wish, calendar, at=at, now=NOW).holds(places)
+        return NodeOffers(fleet.world, wish, calendar, at=at, now=NOW).holds(places)
 
     assert holds(Calendar())
     assert not holds(an_entry(1, start=NOW))

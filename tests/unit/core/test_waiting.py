@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
-from leasehold.core.decisions.cuts import protected_until
-from leasehold.core.facts import Cause, Closed, Closure, Gang, Run, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Gang, Run
 from leasehold.core.policy import Policy
+from leasehold.core.preemption.victims import protected_until
 from leasehold.core.units import DAY, HOUR, MINUTE
 from leasehold.core.world.waiting import Wait, wait_of
 from leasehold.core.world.world import World
@@ -59,7 +59,7 @@ class Story:
 
     def end(self, name: str, at: int, reason: Closed, cause: Cause | None = None) -> None:
         self._batch += 1
-        why = Why(reason=reason)
+        why = ClosureReason(reason=reason)
         self.world.fold_close(name, Closure(why=why, at=at, cause=cause, batch=self._batch))
 
     @property

@@ -4,9 +4,9 @@ from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 from tests.unit.test_lottery import a_resolution
 
-from leasehold.core.decisions.cuts import is_protected, protected_until
-from leasehold.core.decisions.pack import pods_room
 from leasehold.core.facts import Pod, PodPhase, Role, Taint, Toleration
+from leasehold.core.placement.pack import pods_room
+from leasehold.core.preemption.victims import is_protected, protected_until
 from leasehold.core.units import HOUR, MINUTE, SECOND, format_span
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.fleet import Shape

@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector, Toleration
-from leasehold.core.objects.problems import Unsound
+from leasehold.core.objects.problems import UnsoundFigures
 from leasehold.core.objects.run import check_run, run_from_wire
 
 LEGAL = {"owner": "t:team", "resources": {"gpuType": "H100", "totalGPUs": 32, "gpusPerPod": 4}}
@@ -419,7 +419,7 @@ def test_a_run_that_may_have_too_many_pods_is_asked_for_their_size() -> None:
 def test_a_stored_run_of_too_many_groups_is_not_read() -> None:
     spec = {**resources(totalGPUs=1_000_000, gpusPerPod=1), "locality": {"groupGPUs": 1}}
 
-    with pytest.raises(Unsound, match="a Run has at most 4096"):
+    with pytest.raises(UnsoundFigures, match="a Run has at most 4096"):
         run_from_wire(run(spec))
 
 

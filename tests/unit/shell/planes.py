@@ -13,9 +13,9 @@ from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, Millis
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Tenure
+from leasehold.shell.leadership.standby import Standby
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.shell.plane import Plane
-from leasehold.shell.standby import Standby
-from leasehold.shell.terms import Terms
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.ledger import at_once, objects_of
@@ -49,9 +49,11 @@ class Cluster:
         stands_by: bool = False,
         is_strict: bool = True,
     ) -> Plane:
-        """`store`: how it sees the one that all share."""
+        """Start a plane; `store` is its own view of the shared store."""
         process, seen = self.kernel.process(name), store or self.store
-        terms = Terms(policy=POLICY, lottery_key=b"k" * 32, is_shared=True, is_strict=is_strict)
+        terms = PlaneSettings(
+            policy=POLICY, lottery_key=b"k" * 32, is_shared=True, is_strict=is_strict
+        )
         standby = Standby(seen, process.clock, process.tasks)
         plane = Plane(
             seen, process.clock, process.tasks, terms, archive=self._folder, standby=standby

@@ -1,7 +1,7 @@
-"""A small plant for tests of the shell: virtual time, a store, machines, and the loop we ship.
+"""A small installation for tests of the shell: virtual time, a store, machines, the product's loop.
 
-Like the simulator's stage, but the test decides what stands between the loop and the store, what
-decides, and whether a defect stops everything.
+It is like the simulator's stage, but the test chooses the layer between the loop and the store, the
+decider, and whether a defect stops everything.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,18 +25,18 @@ from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Answers, Store, Write
-from leasehold.shell.audience import Audience
-from leasehold.shell.loop import Controller, Decider
-from leasehold.shell.terms import Terms
-from leasehold.sim.around import StoreAround
+from leasehold.shell.loop.loop import Controller, Decider
+from leasehold.shell.loop.observer import LoopObserver
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.sim.faulty import one_by_one
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.machines import Work
 from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
 from leasehold.sim.scenario.parse_actions import manifest
+from leasehold.sim.store_wrapper import StoreAround
 
-# A start by cuts comes 15 minutes after a wait begins, as in scenarios.
+# A start by preemption comes 15 minutes after a wait begins, as in scenarios.
 SOON = Policy(patience=15 * MINUTE, min_tenure=0)
 T = TypeVar("T")
 START: Instant = 500_000 * HOUR
@@ -69,7 +69,7 @@ class Doomed(StoreAround):
 
 
 class Thinker:
-    """A clock by which a decider takes its time."""
+    """A clock by which each decision of `decider` takes some time."""
 
     def __init__(self, clock: Clock, decider: Decider, takes: Millis) -> None:
         self.now, self.sleep = clock.now, clock.sleep
@@ -86,7 +86,7 @@ class Thinker:
 
 
 def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
-    """Decides as `decider` does, and does something to the outcome before anybody sees it."""
+    """Return a decider that decides as `decider` does and passes each turn to `then` first."""
 
     def deciding(
         world: World,
@@ -113,7 +113,7 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
     return deciding
 
 
-class Listener(Audience):
+class Listener(LoopObserver):
     def __init__(self, told: list[str], on_turn: Callable[[Turn], None]) -> None:
         self._told = told
         self._on_turn = on_turn
@@ -147,7 +147,7 @@ class Plant:
         gather: Millis = 0,
         thinking: Millis = 0,
     ) -> None:
-        """`thinking`: how long every decision seems to take."""
+        """Start everything; `thinking` is how long each decision seems to take."""
         self._on_turn = on_turn
         self._gather = gather
         self._thinking = thinking
@@ -186,7 +186,7 @@ class Plant:
             self.doomed,
             thinker,
             self.control.tasks,
-            Terms(
+            PlaneSettings(
                 policy=self._policy,
                 lottery_key=self.key,
                 is_strict=self._strict,
@@ -200,7 +200,7 @@ class Plant:
         self.control.tasks.spawn("controller", self.controller.run())
 
     def submit(self, key: str, *, lasts: Millis | None = None, **spec: object) -> None:
-        """A run of 8 GPUs in one pod of an owner named after its namespace, unless said."""
+        """Submit a run: by default 8 GPUs in one pod, of the owner named after its namespace."""
         resources = {"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 8}
         full: Wire = {"owner": f"t:{key[0]}", "resources": resources, **spec}
         stored = at_once(self.store.create(manifest("Run", key, full)))
@@ -209,7 +209,7 @@ class Plant:
         self.fleet.assign(str(metadata["uid"]), (Work(lasts=lasts),), per_group=False)
 
     def wait(self, span: Millis) -> None:
-        """Moves time, and starts the controller again wherever it died."""
+        """Advance the time, and start the controller again whenever it died."""
         at = self.kernel.now + span
         self._settle()
         while (due := self.kernel.next_timer()) is not None and due <= at:
@@ -237,12 +237,12 @@ class Plant:
         return {key: (view.phase, view.because, view.gpus) for key, view in found.items()}
 
     def leases(self) -> list[Lease]:
-        """As the store has them, by name."""
+        """Return the leases in the store, sorted by name."""
         found = [lease_from_wire(wire) for wire in objects_of(self.store, "Lease")]
         return sorted(found, key=lambda each: each.name)
 
     def problems(self) -> list[str]:
-        """Of the ledger, of leases against pods and balances, of invariants, of machines."""
+        """Return problems of the ledger, leases, pods, balances, invariants and machines."""
         now = self.kernel.now
         pods = [pod_from_wire(wire, gpu_resource="nvidia.com/gpu")
                 for wire in objects_of(self.store, "Pod")]  # fmt: skip

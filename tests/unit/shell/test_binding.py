@@ -1,4 +1,4 @@
-"""Where others may decide too, a pod is bound after the head has shown that we still do."""
+"""Where several controllers run, a pod is bound after the head confirmed that this one leads."""
 
 from tests.unit.shell.plant import Plant
 
@@ -6,12 +6,12 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.pod import NODE
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.ledger.commit import Ledger
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
 def nodes_of_pods(plant: Plant) -> list[tuple[str, str]]:
-    """Of each pod where it is, and where it was to go when it was made."""
+    """Return the node of each pod, and the node that was intended when the pod was made."""
     return [
         (
             text_at(part(pod, "spec"), "nodeName"),
@@ -21,7 +21,7 @@ def nodes_of_pods(plant: Plant) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_pod_is_made_nowhere_and_bound_where_its_lease_is() -> None:
+def test_shared_controller_makes_unbound_pod_and_binds_it_to_lease_node() -> None:
     plant = Plant(is_shared=True)
     plant.submit("a/one")
     plant.wait(MINUTE)
@@ -31,15 +31,15 @@ def test_a_pod_is_made_nowhere_and_bound_where_its_lease_is() -> None:
     assert plant.problems() == []
 
 
-def test_alone_it_is_made_where_it_is_to_be() -> None:
+def test_sole_controller_makes_pod_on_the_lease_node() -> None:
     plant = Plant()
     plant.submit("a/one")
     plant.wait(MINUTE)
     assert nodes_of_pods(plant) == [(plant.leases()[0].node, "")]
 
 
-def another_seals_when_a_pod_is_made(plant: Plant) -> None:
-    """As a new owner would, at the worst moment: the pod is there and not bound yet."""
+def seal_after_pod_is_made(plant: Plant) -> None:
+    """Seal the ledger at the worst moment: the pod exists and is not bound yet."""
     create = plant.store.create
 
     async def creating(obj: Wire, *, rehearse: bool = False) -> Wire:
@@ -51,9 +51,9 @@ def another_seals_when_a_pod_is_made(plant: Plant) -> None:
     plant.store.create = creating  # type: ignore[method-assign]
 
 
-def test_who_is_deposed_between_the_two_binds_nothing() -> None:
+def test_controller_deposed_between_making_and_binding_binds_nothing() -> None:
     plant = Plant(is_shared=True)
-    another_seals_when_a_pod_is_made(plant)
+    seal_after_pod_is_made(plant)
     plant.submit("a/one")
     plant.wait(10 * SECOND)
     [(there, told)] = nodes_of_pods(plant)
@@ -61,7 +61,7 @@ def test_who_is_deposed_between_the_two_binds_nothing() -> None:
     assert any(words.startswith("deposed") for words in plant.told)
 
 
-def test_who_is_deposed_takes_no_finalizer_off() -> None:
+def test_deposed_controller_removes_no_finalizer() -> None:
     plant = Plant(is_shared=True)
     plant.submit("a/one", lasts=MINUTE)
     plant.wait(2 * MINUTE)
@@ -72,7 +72,7 @@ def test_who_is_deposed_takes_no_finalizer_off() -> None:
     assert part(run, "metadata")["finalizers"] == ["rq.davidlangworthy.io/leases-closed"]
 
 
-def test_a_finalizer_is_put_on_and_taken_off_unread() -> None:
+def test_finalizer_is_added_and_removed_without_reading_the_run() -> None:
     plant = Plant()
     gets: list[str] = []
     get = plant.store.get

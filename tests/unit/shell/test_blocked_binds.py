@@ -1,4 +1,4 @@
-"""After `bind.attempts` in a row a run is blocked until a node really changes, or for an hour."""
+"""After `bind.attempts` failed binds a run is blocked until a node changes, or for an hour."""
 
 from tests.unit.shell.plant import Plant
 
@@ -14,7 +14,7 @@ def _no_pods(_: Wire | None, new: Wire, __: Stored) -> list[tuple[str, str]]:
 
 
 def heartbeat(plant: Plant, name: str) -> None:
-    """As a node's agent does it: the same again, with the time."""
+    """Write the node's status again with a new heartbeat time, as its agent does."""
     node = at_once(plant.store.get("Node", "", name))
     status = part(node, "status")
     for condition in list_at(status, "conditions"):
@@ -23,7 +23,7 @@ def heartbeat(plant: Plant, name: str) -> None:
     at_once(plant.store.patch_status("Node", "", name, status, version=None))
 
 
-def test_a_heartbeat_is_no_change_of_a_node() -> None:
+def test_heartbeat_does_not_unblock_run_after_failed_binds() -> None:
     plant = Plant(nodes=2, strict=False)
     plant.store._writes._admit = _no_pods  # type: ignore[attr-defined]
     plant.submit("a/one")

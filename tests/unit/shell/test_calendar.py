@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.units import HOUR, parse_instant
-from leasehold.shell.calendar import NoSuchZone, buckets
+from leasehold.shell.queries.periods import NoSuchZone, buckets
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from leasehold.shell.calendar import NoSuchZone, buckets
         ("month", "America/New_York", "2026-12-01T04:59:59Z", "2026-11", "2026-12-01T05:00:00Z"),
     ],
 )
-def test_an_instant_is_in_one_of_them(
+def test_instant_belongs_to_one_bucket_with_label_and_end(
     span: str, zone: str, at: str, label: str, following: str
 ) -> None:
     instant = parse_instant(at)
@@ -25,7 +25,7 @@ def test_an_instant_is_in_one_of_them(
     assert buckets(span, zone)(instant) == (label, parse_instant(following))
 
 
-def test_the_days_on_which_clocks_change_are_as_long_as_they_are() -> None:
+def test_day_on_which_clocks_change_has_23_or_25_hours() -> None:
     day = buckets("day", "Europe/Berlin")
     for start, hours in (("2026-03-28T23:00:00Z", 23), ("2026-10-24T22:00:00Z", 25)):
         at = parse_instant(start)
@@ -34,6 +34,6 @@ def test_the_days_on_which_clocks_change_are_as_long_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("zone", ["Nowhere/At-all", "../etc/passwd", "x" * 400, "a\0b"])
-def test_what_is_no_zone(zone: str) -> None:
+def test_unknown_time_zone_is_refused(zone: str) -> None:
     with pytest.raises(NoSuchZone):
         buckets("day", zone)

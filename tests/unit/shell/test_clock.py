@@ -1,4 +1,4 @@
-"""A clock that jumps: nothing time-driven happens until it agrees again, and instants go on."""
+"""After a clock jump nothing time-driven happens until the clock agrees; time never goes back."""
 
 import pytest
 from tests.unit.shell.plant import START, Plant
@@ -15,18 +15,18 @@ def instants(plant: Plant) -> list[int]:
 
 
 def jumped(by: Millis) -> Plant:
-    """A run with a limit of half an hour; after ten minutes the controller's clock jumps."""
+    """Start a run with a limit of 30 minutes; let the controller's clock jump after ten."""
     plant = Plant()
     plant.submit("a/limited", runtime=LIMIT)
     plant.wait(10 * MINUTE)
     plant.control.clock.jump(by)
-    plant.submit("b/other", lasts=MINUTE)  # events are heard all the same
+    plant.submit("b/other", lasts=MINUTE)  # events are still processed
     plant.wait(5 * MINUTE)
     return plant
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR], ids=["forward", "back"])
-def test_a_jump_is_told_and_ends_nobodys_time(by: Millis) -> None:
+def test_clock_jump_raises_one_alert_and_suspends_time_limits(by: Millis) -> None:
     plant = jumped(by)
     assert [each for each in plant.told if each.startswith("alert: the clock jumped")] == [
         f"alert: the clock jumped by {by} ms; nothing time-driven is done until it agrees again"
@@ -43,7 +43,7 @@ def test_a_jump_is_told_and_ends_nobodys_time(by: Millis) -> None:
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR], ids=["forward", "back"])
-def test_when_the_clock_agrees_again_time_is_kept_again(by: Millis) -> None:
+def test_time_limit_is_enforced_once_the_clock_agrees_again(by: Millis) -> None:
     plant = jumped(by)
     plant.wait(20 * MINUTE)
     plant.control.clock.jump(-by)
@@ -57,7 +57,7 @@ def test_when_the_clock_agrees_again_time_is_kept_again(by: Millis) -> None:
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR], ids=["forward", "back"])
-def test_it_needs_no_event_to_notice_that_the_clock_agrees_again(by: Millis) -> None:
+def test_controller_notices_without_an_event_that_the_clock_agrees_again(by: Millis) -> None:
     plant = jumped(by)
     plant.wait(20 * MINUTE)
     plant.control.clock.jump(-by)
@@ -66,7 +66,7 @@ def test_it_needs_no_event_to_notice_that_the_clock_agrees_again(by: Millis) -> 
 
 
 @pytest.mark.parametrize("by", [4 * SECOND, -4 * SECOND])
-def test_a_small_correction_is_no_jump(by: Millis) -> None:
+def test_small_clock_correction_is_not_a_jump(by: Millis) -> None:
     plant = jumped(by)
     assert not [each for each in plant.told if "jumped" in each]
     plant.wait(20 * MINUTE)

@@ -1,4 +1,4 @@
-"""What goes wrong with one object is kept to it: the others go on, and so does the next start."""
+"""A problem with one object affects no other object, and does not prevent the next start."""
 
 import pytest
 from tests.unit.shell.plant import Plant
@@ -16,7 +16,7 @@ from leasehold.sim.scenario.parse_actions import manifest
 
 
 def spoil(plant: Plant, kind: str, key: str, **spec: object) -> None:
-    """Somebody changes an object past all checks."""
+    """Change an object past all checks."""
     namespace, _, name = key.rpartition("/")
     obj = at_once(plant.store.get(kind, namespace, name))
     plant.store._writes._admit = None  # type: ignore[attr-defined]
@@ -28,7 +28,7 @@ def status_of(plant: Plant, kind: str, key: str) -> Wire:
     return part(at_once(plant.store.get(kind, namespace, name)), "status")
 
 
-def test_a_run_that_cannot_be_read_any_more_says_so_and_the_rest_goes_on() -> None:
+def test_unreadable_run_is_quarantined_and_other_runs_go_on() -> None:
     plant = Plant(nodes=3, strict=False)
     plant.submit("a/bad")
     plant.submit("b/good")
@@ -40,7 +40,7 @@ def test_a_run_that_cannot_be_read_any_more_says_so_and_the_rest_goes_on() -> No
     assert "cannot be read and is left alone; delete it and submit" in str(status["message"])
     assert "Quarantined" in str(status["conditions"])
     assert [about.words for about, _ in plant.contained] == ["Run a/bad"]
-    # A start over comes up with it, and it can go.
+    # The controller can start again with this Run, and the Run can be deleted.
     plant.control.crash()
     plant.wait(MINUTE)
     assert plant.views()["b/good"] == ("Running", "Running", 8)
@@ -51,8 +51,8 @@ def test_a_run_that_cannot_be_read_any_more_says_so_and_the_rest_goes_on() -> No
     assert plant.problems() == []
 
 
-def test_why_a_run_is_left_alone_is_told_again_when_somebody_wrote_over_it() -> None:
-    """As a controller of an older version might, which was deposed, and could read it."""
+def test_quarantine_message_is_written_again_when_overwritten() -> None:
+    """A deposed controller of an older version, which could read the Run, might overwrite it."""
     plant = Plant(nodes=3, strict=False)
     plant.submit("a/bad")
     plant.wait(MINUTE)
@@ -63,7 +63,7 @@ def test_why_a_run_is_left_alone_is_told_again_when_somebody_wrote_over_it() -> 
     assert "it cannot be read" in str(status_of(plant, "Run", "a/bad")["message"])
 
 
-def test_a_budget_that_cannot_be_read_keeps_only_its_own_from_starting() -> None:
+def test_unreadable_budget_is_quarantined_and_other_owners_runs_start() -> None:
     plant = Plant(nodes=3, strict=False)
     plant.wait(MINUTE)
     spoil(plant, "Budget", "a/a", envelopes=[{"name": "e"}])
@@ -77,8 +77,8 @@ def test_a_budget_that_cannot_be_read_keeps_only_its_own_from_starting() -> None
     assert "a/a" not in plant.world.budgets
 
 
-def test_a_leader_forgets_what_it_cannot_read_any_more_as_a_successor_would() -> None:
-    """Two envelopes of one name, as one who may only lend could once write."""
+def test_leader_ignores_unreadable_objects_just_as_a_successor_does() -> None:
+    """Two envelopes have one name, which a user with lending rights could once write."""
     plant = Plant(nodes=3, strict=False)
     plant.submit("a/paid", lasts=HOUR)
     plant.submit("a/spoilt", lasts=HOUR)
@@ -103,7 +103,7 @@ def test_a_leader_forgets_what_it_cannot_read_any_more_as_a_successor_would() ->
 
 
 def known(plant: Plant) -> tuple[set[str], set[str], list[tuple[str, str]]]:
-    """Budgets and Runs that the controller knows, and who pays for which open lease."""
+    """Return the Budgets and Runs that the controller knows, and the payer of each open lease."""
     world = plant.world
     open_leases = [each for each in world.leases.values() if each.is_open]
     return (
@@ -113,7 +113,7 @@ def known(plant: Plant) -> tuple[set[str], set[str], list[tuple[str, str]]]:
     )
 
 
-def test_an_observer_that_fails_keeps_nobody_from_deciding() -> None:
+def test_failing_observer_of_turns_does_not_stop_decisions() -> None:
     def observe(_: Turn) -> None:
         raise ZeroDivisionError("nobody thought of this")
 
@@ -124,8 +124,8 @@ def test_an_observer_that_fails_keeps_nobody_from_deciding() -> None:
     assert [about for about, _ in plant.contained] == [About("Task", "report of a turn")]
 
 
-def test_a_pod_that_the_server_refuses_is_told_at_once() -> None:
-    """Not only when its time to be bound is over, with the GPUs held meanwhile."""
+def test_pod_refused_by_the_server_is_reported_at_once() -> None:
+    """It is not reported only after the time limit for binding, with the GPUs held meanwhile."""
     plant = Plant(strict=False)
     plant.store._writes._admit = _no_pods  # type: ignore[attr-defined]
     plant.submit("a/one")
@@ -140,7 +140,7 @@ def _no_pods(_: Wire | None, new: Wire, __: Stored) -> list[tuple[str, str]]:
     return [("metadata.labels.a", "no")] if new.get("kind") == "Pod" else []
 
 
-def test_a_budget_of_broken_hours_is_read_back_from_the_ledger() -> None:
+def test_budget_with_fractional_hours_is_restored_after_a_restart() -> None:
     plant = Plant(owners="ab")
     lending = {"allow": True, "to": ["*"], "maxGPUHours": 0.00001}
     envelope = {"name": "e", "flavor": "H", "concurrency": 8, "maxGPUHours": 2.5}
@@ -154,7 +154,7 @@ def test_a_budget_of_broken_hours_is_read_back_from_the_ledger() -> None:
     assert plant.world.envelopes["c/c/e"].max_gpu_ms == 5 * HOUR // 2
 
 
-def test_what_is_being_deleted_may_go_whatever_it_says() -> None:
+def test_invalid_object_being_deleted_may_lose_its_finalizer() -> None:
     admission = Admission()
     bad: Wire = {
         **manifest("Run", "a/b", {"owner": 7}),

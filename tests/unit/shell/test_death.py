@@ -1,4 +1,4 @@
-"""The controller dies at every call it makes; whoever comes after it ends up in the same place."""
+"""The controller dies at each of its calls; its successor reaches the same outcome."""
 
 from collections.abc import Callable
 from itertools import count
@@ -20,7 +20,7 @@ def a_gang_binds_and_another_ends(plant: Plant) -> None:
     plant.wait(2 * MINUTE)
 
 
-def room_is_made_by_a_resolution(plant: Plant) -> None:
+def a_resolution_starts_a_run(plant: Plant) -> None:
     """One run gives up a group, another is drawn, and the beneficiary binds on their nodes."""
     plant.submit("a/fixed")
     plant.submit("a/wide", resources={"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 4},
@@ -31,20 +31,20 @@ def room_is_made_by_a_resolution(plant: Plant) -> None:
     plant.wait(20 * MINUTE)
 
 
-def many_run(plant: Plant) -> None:
+def eight_runs_start(plant: Plant) -> None:
     for index in range(8):
         plant.submit(f"a/r{index}", resources={"gpuType": "H", "totalGPUs": 1})
     plant.wait(MINUTE)
 
 
-def room_is_made_by_all_of_them(plant: Plant) -> None:
-    """More victims than a batch has room for: a Resolution, and batches after it that end them."""
+def a_resolution_ends_eight_runs(plant: Plant) -> None:
+    """Preempt more victims than fit in a batch: first a Resolution, then batches that end them."""
     plant.submit("b/big", resources={"gpuType": "H", "totalGPUs": 8})
     plant.wait(16 * MINUTE)
 
 
 def outcome(plant: Plant) -> object:
-    """How everybody fares and what everything cost: names and seeds may differ."""
+    """Return the state of each run and the facts of each lease; names and seeds may differ."""
     leases = [
         (each.run, each.attempt, each.group, each.index, each.node, each.slots, each.payer,
          each.start, each.end, "" if each.closed is None else each.closed.why.reason)
@@ -56,9 +56,9 @@ def outcome(plant: Plant) -> object:
 @pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "among others"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    ("story", "nodes"), [(a_gang_binds_and_another_ends, 2), (room_is_made_by_a_resolution, 2)]
+    ("story", "nodes"), [(a_gang_binds_and_another_ends, 2), (a_resolution_starts_a_run, 2)]
 )
-def test_death_at_any_call_changes_nothing(
+def test_death_of_controller_at_any_call_leads_to_same_outcome(
     story: Story, nodes: int, after: bool, is_shared: bool
 ) -> None:
     undisturbed = Plant(nodes=nodes, is_shared=is_shared)
@@ -77,28 +77,28 @@ def test_death_at_any_call_changes_nothing(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_death_between_the_batches_of_a_resolution_changes_nothing(after: bool) -> None:
+def test_death_between_batches_of_a_resolution_leads_to_same_outcome(after: bool) -> None:
     policy = replace(SOON, batch_bytes_max=SMALL)
     undisturbed = Plant(nodes=1, policy=policy)
-    many_run(undisturbed)
+    eight_runs_start(undisturbed)
     first = undisturbed.doomed.calls + 1
-    room_is_made_by_all_of_them(undisturbed)
+    a_resolution_ends_eight_runs(undisturbed)
     expected, last = outcome(undisturbed), undisturbed.doomed.calls
     victims = [each for each in undisturbed.leases() if each.run != "big"]
     assert {each.closed.why.reason for each in victims if each.closed} == {"RandomPreempt"}
     assert len({each.ending.batch for each in victims if each.ending is not None}) > 1
     for fatal in range(first, last + 1):
         plant = Plant(nodes=1, policy=policy, fatal=fatal, after=after)
-        many_run(plant)
-        room_is_made_by_all_of_them(plant)
+        eight_runs_start(plant)
+        a_resolution_ends_eight_runs(plant)
         assert plant.control.incarnation == 1
         assert plant.problems() == [], fatal
         assert outcome(plant) == expected, fatal
 
 
-def test_the_stories_are_what_they_say() -> None:
+def test_story_of_a_resolution_preempts_two_runs_and_starts_a_third() -> None:
     plant = Plant()
-    room_is_made_by_a_resolution(plant)
+    a_resolution_starts_a_run(plant)
     assert plant.views() == {
         "a/fixed": ("Failed", "RandomPreempt", 0),
         "a/wide": ("Failed", "RandomPreempt", 0),

@@ -1,4 +1,4 @@
-"""A pod that somebody deletes is no result of its job, however the job takes it."""
+"""A pod that another client deletes is not a result of its job, however the job reacts."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from leasehold.core.objects.node import OUT_OF_SERVICE
 from leasehold.core.objects.wire import list_at, part
 from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE, format_instant
-from leasehold.shell.folding import fold_of_gone
-from leasehold.shell.terms import Terms
+from leasehold.shell.loop.folding import fold_of_gone
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
@@ -29,7 +29,7 @@ def delete_first(plant: Plant) -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 3])
-def test_the_lease_fails_and_the_run_with_it(exit_code: int) -> None:
+def test_deleted_pod_fails_its_lease_and_its_run(exit_code: int) -> None:
     plant = Plant()
     plant.submit("a/one", runtime={"gracePeriod": "30s"})
     plant.fleet.assign(
@@ -53,7 +53,7 @@ def plant_uid(plant: Plant) -> str:
     return str(metadata["uid"])
 
 
-def test_one_that_checkpoints_is_requeued() -> None:
+def test_run_with_checkpoints_is_requeued_when_its_pod_is_deleted() -> None:
     plant = Plant()
     plant.submit("a/one", runtime={"checkpoint": "5m"})
     plant.wait(MINUTE)
@@ -64,8 +64,8 @@ def test_one_that_checkpoints_is_requeued() -> None:
     assert [lease.why and str(lease.why) for lease in plant.leases()] == ["Fail", None]
 
 
-def test_a_result_that_was_there_before_counts() -> None:
-    """It ended by itself, and its object was removed before the loop had looked at it."""
+def test_result_of_a_pod_that_ended_before_its_deletion_counts() -> None:
+    """The pod ended by itself, and was deleted before the loop had seen that."""
     plant = Plant()
     plant.submit("a/one", lasts=MINUTE)
     plant.wait(MINUTE - 1)
@@ -89,9 +89,11 @@ def succeeded(at: int) -> dict[str, object]:
     }
 
 
-def test_when_it_ended_is_not_lost_with_a_pod_that_ended_before_it_was_told_to() -> None:
-    """A cancelled pod ends in the moment in which it is deleted, and the controller dies in the
-    next: a pod that has ended goes at once, and then nobody could say when that was."""
+def test_end_time_is_kept_for_a_pod_that_ended_just_before_its_deletion() -> None:
+    """A cancelled pod ends just before it is deleted, and the controller dies just after.
+
+    A pod that has ended is removed at once, and its end time with it.
+    """
     plant = Plant()
     plant.submit("a/one", runtime={"gracePeriod": "30s"})
     plant.wait(MINUTE)
@@ -109,7 +111,7 @@ def test_when_it_ended_is_not_lost_with_a_pod_that_ended_before_it_was_told_to()
     plant.doomed.delete = too_late  # type: ignore[method-assign]
     plant.kernel.advance_to(ended)
     cancel(plant)
-    plant.kernel.settle()  # it is dead, and stays so for a while
+    plant.kernel.settle()  # the controller is dead, and stays so for a while
     plant.kernel.advance_to(ended + MINUTE)
     plant.wait(MINUTE)
     [lease] = plant.leases()
@@ -124,16 +126,15 @@ def cancel(plant: Plant) -> None:
     at_once(plant.store.update({**run, "spec": {**spec, "stop": True}}))
 
 
-def test_late_word_of_a_pod_that_is_gone_says_nothing_of_the_next_one_of_its_name() -> None:
-    """It was removed to be made again in place, which was answered at once; that it is gone was
-    told later."""
+def test_late_news_of_a_deleted_pod_does_not_affect_its_replacement() -> None:
+    """The pod was deleted and made again, and the event of its deletion came later."""
     plant = Plant()
     plant.submit("a/one")
     plant.wait(MINUTE)
     [wire] = objects_of(plant.store, "Pod")
     metadata = part(wire, "metadata")
     older = {**wire, "metadata": {**metadata, "uid": "older", "resourceVersion": "1"}}
-    terms = Terms(policy=Policy(), lottery_key=b"")
+    terms = PlaneSettings(policy=Policy(), lottery_key=b"")
     fold_of_gone("Pod", older, terms)(plant.world)
     assert [pod.uid for pod in plant.world.pods.values()] == [metadata["uid"]]
     plant.controller.wake()
@@ -142,8 +143,8 @@ def test_late_word_of_a_pod_that_is_gone_says_nothing_of_the_next_one_of_its_nam
     assert plant.problems() == []
 
 
-def test_a_run_that_is_gone_is_forgotten_with_its_last_lease() -> None:
-    """Somebody took its finalizer, or deleted it before it had one."""
+def test_deleted_run_is_forgotten_with_its_last_lease() -> None:
+    """Its finalizer was removed by another client, or it was deleted before it had one."""
     plant = Plant()
     plant.submit("a/one")
     plant.wait(MINUTE)
@@ -159,9 +160,11 @@ def test_a_run_that_is_gone_is_forgotten_with_its_last_lease() -> None:
     assert plant.problems() == []
 
 
-def test_a_pod_whose_lease_is_closed_goes_when_its_node_turns_out_to_be_dead() -> None:
-    """Silence had closed its lease; it was told to go, and nobody heard that. Then somebody fences
-    the node, and nobody but us is there to remove it."""
+def test_pod_with_closed_lease_is_removed_once_its_node_is_fenced() -> None:
+    """The node's silence closed the lease, and the silent node did not stop the pod.
+
+    Once the node is fenced, only the controller is left to remove the pod.
+    """
     plant = Plant(nodes=1, policy=Policy(node_failure_after=(("*", MINUTE),)))
     plant.submit("a/one")
     plant.wait(MINUTE)

@@ -1,11 +1,11 @@
-"""What disagrees for a moment is no drift; what goes on disagreeing is told once."""
+"""A disagreement that lasts a moment is not drift; one that continues is reported once."""
 
 from tests.unit.shell.plant import Plant
 
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.accounts import UNLIMITED
-from leasehold.shell.drift import DriftWatch
+from leasehold.shell.observe.drift import DriftWatch
 
 
 class Watched:
@@ -20,7 +20,7 @@ class Watched:
         self.plant.user.tasks.spawn("drift", watch.run())
 
 
-def test_a_life_without_drift_is_quiet() -> None:
+def test_runs_without_drift_cause_no_report() -> None:
     watched = Watched()
     for index in range(3):
         watched.plant.submit(f"a/run{index}", lasts=20 * MINUTE)
@@ -29,7 +29,7 @@ def test_a_life_without_drift_is_quiet() -> None:
     assert watched.told == []
 
 
-def test_a_balance_that_is_wrong_is_told_once() -> None:
+def test_wrong_balance_is_reported_once() -> None:
     watched = Watched()
     watched.plant.submit("a/run")
     watched.plant.wait(MINUTE)
@@ -38,7 +38,7 @@ def test_a_balance_that_is_wrong_is_told_once() -> None:
         index=0, node="n0", slots=(0,), role=Role.ACTIVE, start=watched.plant.kernel.now,
         payer="a/a/e", payer_owner="t:a", relation=Relation.OWNED, reason=Opened.START, batch=1,
     )  # fmt: skip
-    watched.plant.world.accounts.add(ghost, UNLIMITED)  # a defect of ours
+    watched.plant.world.accounts.add(ghost, UNLIMITED)  # as after a defect
     watched.plant.wait(HOUR)
     kinds = [kind for kind, _ in watched.told]
     assert kinds.count("balance") >= 1

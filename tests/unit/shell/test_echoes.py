@@ -1,4 +1,4 @@
-"""What the controller made itself is no news to it; what follows at once is told once."""
+"""The controller's own writes are no news to it; changes that follow at once get one status."""
 
 import msgspec
 from tests.unit.shell.plant import START, Plant
@@ -7,7 +7,7 @@ from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import MINUTE
-from leasehold.shell.informer import Informer, News
+from leasehold.shell.loop.informer import Informer, News
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once
 
@@ -20,7 +20,7 @@ POD: Wire = {
 
 
 def statuses_of_runs(plant: Plant) -> list[Wire]:
-    """As they are written from now on."""
+    """Return a list that collects the statuses of Runs as they are written."""
     patch, found = plant.doomed.patch_status, []
 
     async def noted(
@@ -34,7 +34,7 @@ def statuses_of_runs(plant: Plant) -> list[Wire]:
     return found
 
 
-def test_a_run_that_starts_and_is_bound_in_a_moment_is_told_once() -> None:
+def test_run_that_starts_and_is_bound_at_once_gets_one_status() -> None:
     plant = Plant()
     written = statuses_of_runs(plant)
     plant.submit("a/one")
@@ -42,7 +42,7 @@ def test_a_run_that_starts_and_is_bound_in_a_moment_is_told_once() -> None:
     assert [text_at(status, "phase") for status in written] == ["Running"]
 
 
-def test_one_whose_pods_are_not_bound_is_told_so_meanwhile() -> None:
+def test_run_whose_pods_are_not_bound_gets_a_status_meanwhile() -> None:
     plant = Plant()
     plant.fleet._see = lambda wire: None  # type: ignore[method-assign]  # noqa: ARG005
     written = statuses_of_runs(plant)
@@ -66,7 +66,7 @@ def an_informer() -> tuple[Kernel, MemoryStore, Informer, list[News]]:
     return kernel, store, informer, inbox
 
 
-def test_what_was_expected_is_no_news_and_what_comes_after_it_is() -> None:
+def test_expected_object_is_no_news_and_its_later_change_is() -> None:
     kernel, store, informer, inbox = an_informer()
     informer.expect(at_once(store.create(POD)))
     kernel.settle()
@@ -76,9 +76,11 @@ def test_what_was_expected_is_no_news_and_what_comes_after_it_is() -> None:
     assert [text_at(part(news.obj, "status"), "phase") for news in inbox] == ["Running"]
 
 
-def test_a_list_from_before_we_made_it_does_not_say_that_it_is_gone() -> None:
-    """The watch had broken; the list was read, we made a pod and were answered, and then the list
-    came. Its run was told that somebody had deleted it, and ended with it."""
+def test_list_older_than_a_pod_does_not_report_the_pod_as_deleted() -> None:
+    """The watch broke; the list was read, a pod was made, and then the list arrived.
+
+    Once, the pod counted as deleted by another client, and its run ended.
+    """
     kernel, store, informer, inbox = an_informer()
     before = at_once(store.list("Pod"))
     informer.expect(made := at_once(store.create(POD)))
@@ -90,7 +92,7 @@ def test_a_list_from_before_we_made_it_does_not_say_that_it_is_gone() -> None:
     assert [news.gone for news in inbox] == [True]
 
 
-def test_what_we_made_and_a_list_does_not_have_any_more_is_gone() -> None:
+def test_own_pod_missing_from_a_newer_list_is_reported_as_deleted() -> None:
     kernel, store, informer, inbox = an_informer()
     made = at_once(store.create(POD))
     at_once(store.delete("Pod", "t", "p", uid=text_at(part(made, "metadata"), "uid"), grace_ms=0))
@@ -100,9 +102,11 @@ def test_what_we_made_and_a_list_does_not_have_any_more_is_gone() -> None:
     assert kernel.now == START
 
 
-def test_a_cancellation_under_a_status_that_changes_nothing_is_news() -> None:
-    """A controller that starts writes every status again, most of them as they are, and is answered
-    with what is stored: also with what somebody has just written."""
+def test_cancellation_answered_to_an_unchanged_status_is_news() -> None:
+    """A starting controller writes every status again, most of them unchanged.
+
+    The answer is the stored object, with any change that a user has just made.
+    """
     plant = Plant(nodes=1)
     plant.submit("a/one", lasts=30 * MINUTE)
     plant.submit("b/two", lasts=30 * MINUTE)
@@ -127,7 +131,7 @@ def test_a_cancellation_under_a_status_that_changes_nothing_is_news() -> None:
 
 
 def without_times(status: object) -> Wire:
-    """The store says when a condition came about; whoever writes it does not."""
+    """Return the status without transition times, which only the store sets."""
     assert isinstance(status, dict)
     conditions = [
         {key: value for key, value in each.items() if key != "lastTransitionTime"}
@@ -140,22 +144,22 @@ def stopped(run: Wire) -> Wire:
     return {**part(run, "spec"), "stop": True}
 
 
-def test_what_was_not_expected_is_news() -> None:
+def test_unexpected_creation_and_deletion_are_news() -> None:
     kernel, store, informer, inbox = an_informer()
     made = at_once(store.create(POD))
     kernel.settle()
     assert len(inbox) == 1
-    informer.expect(made)  # too late: its event has been here
+    informer.expect(made)  # too late: its event has already arrived
     at_once(store.delete("Pod", "t", "p", uid=None))
     kernel.settle()
     assert [news.gone for news in inbox] == [False, True]
 
 
-def test_what_was_expected_is_missed_when_it_is_gone_after_a_break() -> None:
+def test_expected_pod_deleted_during_a_watch_break_is_reported() -> None:
     _, store, informer, inbox = an_informer()
     informer.expect(at_once(store.create(POD)))
     at_once(store.delete("Pod", "t", "p", uid=None))
-    # As after a watch that broke before either was told.
+    # As after a watch that broke before either event was sent.
     informer._compare(at_once(store.list("Pod")))
     assert [(news.gone, text_at(part(news.obj, "metadata"), "name")) for news in inbox] == [
         (True, "p")

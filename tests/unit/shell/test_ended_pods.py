@@ -1,10 +1,10 @@
-"""Pods that ended stay for their logs, and go when there are too many of them."""
+"""Ended pods stay for their logs; when there are too many, the oldest are deleted."""
 
 from tests.unit.shell.plant import Plant
 
 from leasehold.core.units import MINUTE
-from leasehold.shell.ended_pods import sweep_ended_pods
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.ended_pods import sweep_ended_pods
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
@@ -17,7 +17,7 @@ def names(plant: Plant) -> list[str]:
     return sorted(found)
 
 
-def test_a_pod_that_ended_stays_until_its_run_is_deleted() -> None:
+def test_ended_pod_stays_until_its_run_is_deleted() -> None:
     plant = Plant()
     plant.submit("a/done", lasts=1_000)
     plant.submit("a/runs")
@@ -30,7 +30,7 @@ def test_a_pod_that_ended_stays_until_its_run_is_deleted() -> None:
     assert names(plant) == ["runs"]
 
 
-def test_a_new_attempt_leaves_the_old_one_for_its_log() -> None:
+def test_pod_of_old_attempt_stays_until_its_run_is_deleted() -> None:
     plant = Plant(nodes=1)
     plant.submit("a/fails", runtime={"retries": 1})
     plant.wait(1_000)
@@ -46,7 +46,7 @@ def test_a_new_attempt_leaves_the_old_one_for_its_log() -> None:
     assert names(plant) == []
 
 
-def test_the_oldest_go_first_and_nothing_that_runs() -> None:
+def test_sweep_deletes_oldest_ended_pods_and_no_running_pod() -> None:
     plant = Plant()
     process = plant.user
     process.tasks.spawn(
@@ -69,7 +69,7 @@ def test_the_oldest_go_first_and_nothing_that_runs() -> None:
     assert plant.problems() == []
 
 
-def test_who_was_deposed_sweeps_nothing() -> None:
+def test_deposed_controller_deletes_no_ended_pods() -> None:
     plant = Plant(is_shared=True)
     process = plant.user
     process.tasks.spawn(

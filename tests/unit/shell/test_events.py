@@ -1,4 +1,4 @@
-"""Events on the objects concerned, written by the Teller from turns of the shipped loop."""
+"""Events on the objects concerned, written by the Teller from turns of the product's loop."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,17 @@ from leasehold.control.turn import Turn
 from leasehold.core.names import Wire
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.ports.store import Answers, Unavailable, Write
-from leasehold.shell.events import KEEP, Happening, Teller
+from leasehold.shell.observe.events import KEEP, EventWriter, Occurrence
 from leasehold.sim.machines import NodeIs
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
 class Telling:
     def __init__(self, **plant: object) -> None:
-        self._teller: Teller | None = None
+        self._teller: EventWriter | None = None
         self.plant = Plant(on_turn=self._after_turn, **plant)  # type: ignore[arg-type]
         process = self.plant.user
-        self._teller = Teller(self.plant.store, process.clock, process.tasks)
+        self._teller = EventWriter(self.plant.store, process.clock, process.tasks)
         process.tasks.spawn("events", self._teller.run())
         self.plant.wait(1)
 
@@ -27,12 +27,12 @@ class Telling:
             self._teller.after_turn(turn)
 
     @property
-    def teller(self) -> Teller:
+    def teller(self) -> EventWriter:
         assert self._teller is not None
         return self._teller
 
     def events(self, name: str) -> dict[str, Wire]:
-        """By reason, of the object of that name."""
+        """Return the events of the object of that name, by reason."""
         found: dict[str, Wire] = {}
         for event in objects_of(self.plant.store, "Event"):
             involved = event["involvedObject"]
@@ -42,11 +42,11 @@ class Telling:
         return found
 
 
-def story(message: str = "why") -> Happening:
-    return Happening(kind="Run", namespace="a", name="x", uid="u", reason="Said", message=message)
+def happening(message: str = "why") -> Occurrence:
+    return Occurrence(kind="Run", namespace="a", name="x", uid="u", reason="Said", message=message)
 
 
-def test_a_life_is_told_on_the_run() -> None:
+def test_run_has_events_from_admission_to_completion() -> None:
     telling = Telling(nodes=1)
     telling.plant.submit("a/one", lasts=MINUTE)
     telling.plant.wait(2 * MINUTE)
@@ -61,7 +61,7 @@ def test_a_life_is_told_on_the_run() -> None:
     }  # fmt: skip
 
 
-def test_a_refusal_is_a_warning() -> None:
+def test_refusal_event_is_a_warning() -> None:
     telling = Telling(nodes=1, concurrency=4, owners="a")
     telling.plant.submit("a/one")
     telling.plant.wait(MINUTE)
@@ -69,7 +69,7 @@ def test_a_refusal_is_a_warning() -> None:
     assert told["ConcurrencyExhausted"]["type"] == "Warning"
 
 
-def test_whoever_is_cut_is_told_for_whom() -> None:
+def test_preemption_event_names_the_beneficiary() -> None:
     telling = Telling()
     telling.plant.submit("a/fixed")
     telling.plant.submit("b/fixed")
@@ -82,13 +82,13 @@ def test_whoever_is_cut_is_told_for_whom() -> None:
     assert "RandomPreempt" in str(cut["message"])
 
 
-def test_the_same_story_again_is_counted() -> None:
+def test_repeated_event_is_counted() -> None:
     telling = Telling()
     for _ in range(3):
-        telling.teller.tell(story())
+        telling.teller.tell(happening())
     telling.plant.wait(MINUTE)
-    telling.teller.tell(story())
-    telling.teller.tell(story("another"))
+    telling.teller.tell(happening())
+    telling.teller.tell(happening("another"))
     telling.plant.wait(MINUTE)
     found = [event for event in objects_of(telling.plant.store, "Event")
              if event["reason"] == "Said"]  # fmt: skip
@@ -99,16 +99,16 @@ def test_the_same_story_again_is_counted() -> None:
     assert str(first["firstTimestamp"]) < str(first["lastTimestamp"])
 
 
-def test_old_events_go() -> None:
+def test_old_events_are_deleted() -> None:
     telling = Telling()
-    telling.teller.tell(story())
+    telling.teller.tell(happening())
     telling.plant.wait(KEEP // 2)
     assert telling.events("x")
     telling.plant.wait(KEEP + HOUR)
     assert not telling.events("x")
 
 
-def test_a_node_that_is_not_used_says_why() -> None:
+def test_unused_node_has_an_event_with_the_missing_labels() -> None:
     telling = Telling(nodes=1)
     telling.plant.submit("a/one")
     telling.plant.wait(MINUTE)
@@ -129,7 +129,7 @@ def test_a_node_that_is_not_used_says_why() -> None:
     )
 
 
-def test_whoever_knows_says_whether_it_is_a_warning() -> None:
+def test_event_type_is_as_given_or_follows_from_the_reason() -> None:
     telling = Telling()
     for name, reason, said in (
         ("oom", "OOMKilled", "Warning"),
@@ -138,7 +138,7 @@ def test_whoever_knows_says_whether_it_is_a_warning() -> None:
         ("ours", "Failed", ""),
         ("said", "Said", ""),
     ):
-        told = Happening(
+        told = Occurrence(
             kind="Pod", namespace="a", name=name, uid="u", reason=reason, message="why", type=said
         )
         telling.teller.tell(told)
@@ -151,7 +151,7 @@ def test_whoever_knows_says_whether_it_is_a_warning() -> None:
     }  # fmt: skip
 
 
-def test_a_drain_is_told_on_the_node_and_on_whoever_leaves() -> None:
+def test_drain_has_events_on_the_node_and_on_the_drained_run() -> None:
     telling = Telling(nodes=2)
     telling.plant.submit("a/one", runtime={"checkpoint": "5m"})
     telling.plant.wait(MINUTE)
@@ -165,7 +165,7 @@ def test_a_drain_is_told_on_the_node_and_on_whoever_leaves() -> None:
     assert told["type"] == "Normal"
 
 
-def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
+def test_warning_refused_by_the_store_is_written_later() -> None:
     telling = Telling(nodes=1)
     store = telling.plant.store
     write_all = store.write_all
@@ -174,7 +174,7 @@ def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
         return [Unavailable() for _ in writes]
 
     store.write_all = refuse  # type: ignore[method-assign]
-    lost = Happening(
+    lost = Occurrence(
         kind="Pod",
         namespace="a",
         name="x",
@@ -185,7 +185,7 @@ def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
     )
     for _ in range(2):
         telling.teller.tell(lost)
-        telling.teller.tell(story("of no weight"))
+        telling.teller.tell(happening("of no weight"))
         telling.plant.wait(MINUTE)
     store.write_all = write_all  # type: ignore[method-assign]
     telling.plant.wait(MINUTE)
@@ -194,11 +194,11 @@ def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
     assert told["LogDropped"]["count"] == 2
 
 
-def test_an_object_with_the_longest_of_names_has_events_too() -> None:
+def test_object_with_the_longest_name_can_have_events() -> None:
     telling = Telling(nodes=1)
     name = "n" + "-" * 250 + "n1"
     telling.teller.tell(
-        Happening(kind="Run", namespace="a", name=name, uid="u", reason="Said", message="why")
+        Occurrence(kind="Run", namespace="a", name=name, uid="u", reason="Said", message="why")
     )
     telling.plant.wait(MINUTE)
     assert set(telling.events(name)) == {"Said"}

@@ -1,4 +1,4 @@
-"""A batch or the head of the ledger that is gone is noticed, reported, and made good again."""
+"""A missing batch or ledger head is detected and reported, and leads to no damage."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.ports.store import NotFound
+from leasehold.shell.leadership.standby import Standby
 from leasehold.shell.plane import Plane
-from leasehold.shell.standby import Standby
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
@@ -40,7 +40,7 @@ def names(cluster: Cluster, kind: str) -> list[str]:
 
 
 def force_out(cluster: Cluster, kind: str, name: str) -> Wire:
-    """As an administrator does who removes the finalizer first."""
+    """Remove an object's finalizer and delete it, as an administrator could."""
     found = at_once(cluster.store.get(kind, "", name))
     at_once(cluster.store.set_finalizers(kind, "", name, (), known=(ARCHIVED,)))
     at_once(cluster.store.delete(kind, "", name, uid=None))
@@ -53,9 +53,7 @@ def put_back(cluster: Cluster, obj: Wire) -> None:
 
 
 @pytest.mark.parametrize("kind", ["LedgerBatch", "LedgerHead"])
-def test_a_ledger_object_that_is_deleted_stays_for_its_finalizer(
-    cluster: Cluster, kind: str
-) -> None:
+def test_deleted_ledger_object_is_kept_by_its_finalizer(cluster: Cluster, kind: str) -> None:
     plane = leading(cluster)
     for name in names(cluster, kind):
         assert list_at(part(at_once(cluster.store.get(kind, "", name)), "metadata"),
@@ -70,7 +68,7 @@ def test_a_ledger_object_that_is_deleted_stays_for_its_finalizer(
                        "finalizers") == [ARCHIVED]  # fmt: skip
 
 
-def test_a_batch_that_is_gone_is_an_alert_until_it_is_put_back(cluster: Cluster) -> None:
+def test_missing_batch_raises_alert_and_is_a_gap_until_it_is_put_back(cluster: Cluster) -> None:
     plane = leading(cluster)
     alerts = gauge(plane, "alerts_total")
     gone = force_out(cluster, "LedgerBatch", names(cluster, "LedgerBatch")[0])
@@ -87,7 +85,7 @@ def test_a_batch_that_is_gone_is_an_alert_until_it_is_put_back(cluster: Cluster)
     assert gauge(plane, "ledger_gaps") == 0
 
 
-def test_a_successor_that_lacks_a_batch_says_which_and_goes_on_when_it_is_back(
+def test_new_leader_reports_missing_batch_and_leads_once_it_is_back(
     cluster: Cluster,
 ) -> None:
     first = leading(cluster)
@@ -105,7 +103,7 @@ def test_a_successor_that_lacks_a_batch_says_which_and_goes_on_when_it_is_back(
     assert (gauge(second, "ledger_gaps"), gauge(second, "decides")) == (0, 1)
 
 
-def test_no_new_ledger_is_begun_over_the_batches_of_one_whose_head_is_gone(
+def test_missing_head_is_reported_and_no_new_ledger_is_started(
     cluster: Cluster,
 ) -> None:
     first = leading(cluster)
@@ -122,7 +120,7 @@ def test_no_new_ledger_is_begun_over_the_batches_of_one_whose_head_is_gone(
     assert set(before) <= set(names(cluster, "LedgerBatch"))
 
 
-def test_a_standby_says_which_batch_it_lacks(cluster: Cluster) -> None:
+def test_standby_reports_which_batch_is_missing(cluster: Cluster) -> None:
     leading(cluster)
     force_out(cluster, "LedgerBatch", names(cluster, "LedgerBatch")[0])
     process = cluster.kernel.process("standby")

@@ -1,4 +1,4 @@
-"""A Run that was stored before the limit on grace periods is ended within it, and not broken."""
+"""A Run stored before grace periods had a limit is ended within the limit, and stays valid."""
 
 import pytest
 from tests.unit.shell.plant import Plant
@@ -11,7 +11,7 @@ from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
-def test_an_older_run_is_ended_within_the_limit() -> None:
+def test_older_run_is_ended_within_the_limit_on_grace_periods() -> None:
     plant = Plant(policy=Policy(grace_max=MINUTE))
     plant.submit("a/one", runtime={"gracePeriod": "5h"})
     plant.wait(SECOND)
@@ -26,7 +26,7 @@ def test_an_older_run_is_ended_within_the_limit() -> None:
     assert lease.ending.deadline - lease.ending.at == MINUTE
 
 
-def test_the_published_limit() -> None:
+def test_default_limit_on_grace_periods_is_one_hour() -> None:
     assert Policy().grace_max == HOUR
 
 
@@ -36,15 +36,17 @@ def test_the_published_limit() -> None:
         ({"gracePeriod": "1m"}, False),
         ({"gracePeriod": "61s"}, True),
         ({"gracePeriod": "5h"}, True),
-        ({}, False),  # the default is not the user's word; it is cut to the limit
-        ({"gracePeriod": "soon"}, False),  # refused elsewhere, and once
+        ({}, False),  # the user did not write the default; it is shortened to the limit
+        ({"gracePeriod": "soon"}, False),  # another rule refuses it
     ],
 )
-def test_more_is_refused_by_path_with_the_remedy(runtime: Wire, refused: bool) -> None:
+def test_grace_period_above_the_limit_is_refused_with_path_and_remedy(
+    runtime: Wire, refused: bool
+) -> None:
     problems = grace_problems({"kind": "Run", "spec": {"runtime": runtime}}, MINUTE)
     assert [path for path, _ in problems] == (["spec.runtime.gracePeriod"] if refused else [])
     assert all("write at most 1m (gracePeriod.max of this server)" in why for _, why in problems)
 
 
-def test_the_default_is_no_mistake_where_less_is_allowed() -> None:
+def test_default_grace_period_above_the_limit_is_not_refused() -> None:
     assert grace_problems({"kind": "Run", "spec": {}}, SECOND) == []

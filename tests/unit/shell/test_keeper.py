@@ -1,4 +1,4 @@
-"""A keeper holds while it can be sure, says so in time when it cannot, and hands over at once."""
+"""A keeper holds while it can be sure, reports in time when it cannot, and hands over at once."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -10,8 +10,8 @@ from leasehold.core.ledger.head import FORMAT, check_format
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.tenure import BadMargins, Margins, Tenure, margin_problems
-from leasehold.shell.keeper import Epoch, Keeper
-from leasehold.shell.tenure import StoreTenures
+from leasehold.shell.leadership.keeper import Epoch, Keeper
+from leasehold.shell.leadership.tenure import StoreTenures
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.network import Network, NetworkedStore
 
@@ -20,7 +20,7 @@ MARGINS = Margins()
 
 
 class Office:
-    """Writes down what it is told, and when."""
+    """Records each message of the keeper and its time."""
 
     def __init__(self, now: Callable[[], Millis]) -> None:
         self._now = now
@@ -76,7 +76,7 @@ class World:
         process.tasks.spawn("keeper", self.keepers[name].run())
 
     def wait(self, ms: Millis) -> None:
-        """Millisecond by millisecond, and nobody ever believes beside somebody else."""
+        """Advance timer by timer, and check that at most one keeper believes that it holds."""
         until = self.kernel.now + ms
         while self.kernel.now < until:
             due = self.kernel.next_timer()
@@ -103,7 +103,7 @@ async def _at_once() -> bool:
     return True
 
 
-def test_one_holds_and_goes_on_holding() -> None:
+def test_one_of_three_contenders_holds_and_the_others_know_it() -> None:
     world = World()
     world.wait(60 * SECOND)
     first = world.the_holder()
@@ -112,7 +112,7 @@ def test_one_holds_and_goes_on_holding() -> None:
     assert [each.vacancy for each in standbys] == ["", ""]
 
 
-def test_who_does_not_know_the_ledgers_format_does_not_contend() -> None:
+def test_keeper_with_unknown_ledger_format_does_not_contend() -> None:
     world = World("")
     formats = [FORMAT + 1]
 
@@ -131,7 +131,7 @@ def test_who_does_not_know_the_ledgers_format_does_not_contend() -> None:
     assert world.last("a")[1] == "gained 5"
 
 
-def test_after_a_crash_another_one_takes_over() -> None:
+def test_another_keeper_takes_over_after_the_holder_crashed() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -144,7 +144,7 @@ def test_after_a_crash_another_one_takes_over() -> None:
     assert at > 20 * SECOND + MARGINS.take - MARGINS.renew
 
 
-def test_a_crashed_holder_is_missed_before_another_one_may_take_over() -> None:
+def test_standbys_report_a_vacancy_before_they_may_take_over() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -159,7 +159,7 @@ def test_a_crashed_holder_is_missed_before_another_one_may_take_over() -> None:
     assert standby.vacancy == ""
 
 
-def test_no_replica_of_three_that_are_cut_off_knows_a_holder() -> None:
+def test_three_disconnected_keepers_know_no_holder() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -179,7 +179,7 @@ def test_no_replica_of_three_that_are_cut_off_knows_a_holder() -> None:
     assert [each.vacancy for each in standbys] == ["", ""]
 
 
-def test_a_clean_stop_hands_over_at_once() -> None:
+def test_clean_stop_hands_over_at_once() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -191,8 +191,8 @@ def test_a_clean_stop_hands_over_at_once() -> None:
     assert world.the_holder() != first
 
 
-def test_a_clean_stop_on_a_bad_line_hands_over_as_soon_as_it_is_heard() -> None:
-    """A busy server does not answer in time: that is no reason to let the tenure run out."""
+def test_stop_while_disconnected_hands_over_once_reconnected() -> None:
+    """A busy server does not answer in time; the tenure need not run out for that."""
     world = World()
     world.wait(10 * SECOND)
     first = world.the_holder()
@@ -206,7 +206,7 @@ def test_a_clean_stop_on_a_bad_line_hands_over_as_soon_as_it_is_heard() -> None:
     assert world.keepers[first].is_stopped
 
 
-def test_who_stops_and_is_never_heard_ends_all_the_same() -> None:
+def test_stop_while_disconnected_ends_even_if_never_answered() -> None:
     world = World()
     world.wait(10 * SECOND)
     first = world.the_holder()
@@ -218,7 +218,7 @@ def test_who_stops_and_is_never_heard_ends_all_the_same() -> None:
     assert world.the_holder() != first
 
 
-def test_leader_whose_office_hangs_gives_the_tenure_up_and_waits_for_it_to_answer() -> None:
+def test_leader_with_a_hung_office_loses_the_tenure_until_it_answers() -> None:
     world, hung = World(""), [0]
 
     async def never() -> bool:
@@ -248,7 +248,7 @@ def test_leader_whose_office_hangs_gives_the_tenure_up_and_waits_for_it_to_answe
     assert world.the_holder() == "a"
 
 
-def test_whoever_is_cut_off_stops_before_anybody_else_begins() -> None:
+def test_disconnected_holder_stops_before_another_begins() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -265,7 +265,7 @@ def test_whoever_is_cut_off_stops_before_anybody_else_begins() -> None:
     assert len(world.offices[first].said) == 3
 
 
-def test_a_short_cut_is_a_soft_stop_only() -> None:
+def test_short_disconnection_causes_only_a_soft_stop() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -276,7 +276,7 @@ def test_a_short_cut_is_a_soft_stop_only() -> None:
     assert [said for _, said in world.offices[first].said] == ["gained 1", "unsure", "sure"]
 
 
-def test_answers_that_do_not_come_back_count_for_nothing() -> None:
+def test_holder_whose_answers_are_lost_loses_the_tenure() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -286,7 +286,7 @@ def test_answers_that_do_not_come_back_count_for_nothing() -> None:
     assert world.holders() == []
 
 
-def test_whoever_stood_still_believes_nothing_when_it_goes_on() -> None:
+def test_paused_holder_knows_on_resuming_that_it_has_lost() -> None:
     world = World()
     world.wait(20 * SECOND)
     first = world.the_holder()
@@ -300,7 +300,7 @@ def test_whoever_stood_still_believes_nothing_when_it_goes_on() -> None:
     assert world.the_holder() == second
 
 
-def test_a_restarted_holder_waits_like_anybody() -> None:
+def test_restarted_holder_waits_before_it_takes_over() -> None:
     world = World("a")
     world.wait(SECOND)
     world.kernel.process("a").crash()
@@ -311,7 +311,7 @@ def test_a_restarted_holder_waits_like_anybody() -> None:
     assert world.last("a")[1] == "gained 2"
 
 
-def test_a_request_that_arrives_twice_is_one_request() -> None:
+def test_duplicated_requests_count_once() -> None:
     world = World(net_copy=1.0)
     world.wait(60 * SECOND)
     assert world.network.effects["net-copy"] > 20
@@ -319,7 +319,7 @@ def test_a_request_that_arrives_twice_is_one_request() -> None:
 
 
 @pytest.mark.parametrize("fault", ["net_drop", "net_delay", "net_spike"])
-def test_a_bad_network_makes_one_holder_at_most(fault: str) -> None:
+def test_bad_network_never_makes_two_holders(fault: str) -> None:
     world = World(**{fault: 0.3})
     world.wait(600 * SECOND)
     epochs = [
@@ -331,7 +331,7 @@ def test_a_bad_network_makes_one_holder_at_most(fault: str) -> None:
     assert len(epochs) == len(set(epochs)) >= 1
 
 
-def test_the_defaults_keep_two_apart() -> None:
+def test_default_margins_keep_two_holders_apart() -> None:
     assert margin_problems(Margins()) == []
 
 
@@ -349,7 +349,7 @@ def test_the_defaults_keep_two_apart() -> None:
                                  "softStop, 7s"),
     ],
 )  # fmt: skip
-def test_margins_that_do_not_are_refused_with_the_arithmetic(margins: Margins, said: str) -> None:
+def test_unsafe_margins_are_refused_with_the_arithmetic(margins: Margins, said: str) -> None:
     process = Kernel(0).process("a")
     store = MemoryStore(process.tasks, process.clock)
     with pytest.raises(BadMargins) as refused:

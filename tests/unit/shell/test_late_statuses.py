@@ -1,4 +1,4 @@
-"""A status that comes late, from somebody who was deposed or over a slow network, does not stay."""
+"""A late status, from a deposed controller or over a slow network, does not stay."""
 
 import pytest
 from tests.unit.shell.plant import Plant
@@ -6,9 +6,9 @@ from tests.unit.shell.plant import Plant
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, version_at
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.shell.effects import Effects
-from leasehold.shell.ledger import Ledger
-from leasehold.shell.said import Said
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.effects import Effects
+from leasehold.shell.loop.status_cache import StatusCache
 from leasehold.sim.scenario.ledger import at_once, key_of, objects_of
 
 PLACE = ("Run", "a", "one", "u1")
@@ -20,7 +20,7 @@ OF_EACH: list[tuple[str, Wire]] = [
 
 
 def a_plant(*, is_shared: bool = False) -> Plant:
-    """Somebody runs, somebody waits for it with a plan, and all has been told."""
+    """Start one run, and let another wait for it with a plan, until every status is written."""
     plant = Plant(nodes=1, is_shared=is_shared)
     plant.submit("a/one", lasts=50 * MINUTE, runtime={"maxDuration": "1h"})
     plant.submit("b/two", lasts=50 * MINUTE, runtime={"maxDuration": "1h"})
@@ -29,12 +29,12 @@ def a_plant(*, is_shared: bool = False) -> Plant:
 
 
 def stored(plant: Plant, kind: str) -> Wire:
-    """The first of them."""
+    """Return the first object of this kind."""
     return min(objects_of(plant.store, kind), key=key_of)
 
 
 def write_late(plant: Plant, kind: str, status: Wire) -> Wire:
-    """What somebody sent long ago arrives; the object as it was before."""
+    """Write a status that was sent long ago; return the object as it was before."""
     before = stored(plant, kind)
     namespace, _, name = key_of(before).rpartition("/")
     at_once(plant.store.patch_status(kind, namespace, name, status, version=None))
@@ -42,7 +42,7 @@ def write_late(plant: Plant, kind: str, status: Wire) -> Wire:
 
 
 def steady(obj: Wire) -> Wire:
-    """What it tells, without amounts that grow by themselves and since when conditions hold."""
+    """Return an object's status without amounts that grow by themselves and without conditions."""
     status = part(obj, "status")
     rows = [
         {name: row[name] for name in ("name", "used", "headroom")}
@@ -54,14 +54,14 @@ def steady(obj: Wire) -> Wire:
 
 
 @pytest.mark.parametrize(("kind", "late"), OF_EACH)
-def test_what_somebody_wrote_later_is_put_right(kind: str, late: Wire) -> None:
+def test_late_status_by_another_writer_is_corrected(kind: str, late: Wire) -> None:
     plant = a_plant()
     before = write_late(plant, kind, late)
     plant.wait(SECOND)
     assert steady(stored(plant, kind)) == steady(before)
 
 
-def test_what_we_write_ourselves_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_status_writes_are_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[str, bool]] = []
     hear = Effects.hear
 
@@ -78,7 +78,7 @@ def test_what_we_write_ourselves_is_not_written_again(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("kind", "late"), OF_EACH)
-def test_who_was_deposed_without_knowing_it_leaves_the_next_ones_word(
+def test_unknowingly_deposed_controller_leaves_successors_status_alone(
     kind: str, late: Wire
 ) -> None:
     plant = a_plant(is_shared=True)
@@ -90,8 +90,8 @@ def test_who_was_deposed_without_knowing_it_leaves_the_next_ones_word(
     assert version_at(part(stored(plant, kind), "metadata")) == written
 
 
-def test_a_status_is_ours_up_to_the_version_that_we_were_answered_with() -> None:
-    said = Said()
+def test_status_is_own_up_to_the_version_that_was_answered() -> None:
+    said = StatusCache()
     assert not said.hear(PLACE, 7), "what was never written is owed anyway"
     said.note(PLACE, {"phase": "Running"}, {"metadata": {"resourceVersion": "9"}})
     assert said.says(PLACE, {"phase": "Running"})

@@ -12,7 +12,7 @@ from leasehold.core.ledger.batch import Batch
 from leasehold.core.ledger.head import FORMAT, UnknownFormat
 from leasehold.core.names import Wire
 from leasehold.ports.store import OutcomeUnknown, Store, Unavailable
-from leasehold.shell.ledger import Deposed, Ledger
+from leasehold.shell.ledger.commit import Deposed, Ledger
 from leasehold.sim.faulty import TOUCHED
 from leasehold.sim.kernel import Kernel
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Flaky(MemoryStore):
-    """Loses requests and answers of `update` as it is told, one word a call."""
+    """Makes calls of `update` fail as `script` says, one entry per call."""
 
     script: list[str]
     updates = 0
@@ -81,7 +81,7 @@ SECOND = Batch(seq=2, epoch=1, instant=T0 + 1, announced=(("t/x-2", "77" * 32),)
     ],
     ids=lambda script: " then ".join(script) or "all well",
 )
-def test_a_batch_is_committed_once_whatever_the_network_does(script: list[str]) -> None:
+def test_batch_is_committed_once_despite_lost_requests_and_answers(script: list[str]) -> None:
     desk = Desk()
     ledger = desk.ledger()
     desk.store.script = list(script)
@@ -93,8 +93,8 @@ def test_a_batch_is_committed_once_whatever_the_network_does(script: list[str]) 
 
 
 @pytest.mark.parametrize("script", [[], ["lose request"], ["lose answer"], ["touch"]])
-def test_a_deposed_owner_cannot_write(script: list[str]) -> None:
-    """Whoever was paused between deciding and writing finds that the head has moved on."""
+def test_deposed_owner_cannot_commit(script: list[str]) -> None:
+    """An owner that was paused between deciding and writing finds that the head has moved."""
     desk = Desk()
     old, new = desk.ledger(), desk.ledger(epoch=2)
     desk.do(new.commit(replace(FACTS, epoch=2), []))
@@ -114,7 +114,7 @@ def _written_by_a_later_version(desk: Desk) -> Wire:
     return desk.do(desk.store.update(head))
 
 
-def test_a_ledger_of_a_later_version_is_neither_read_nor_sealed() -> None:
+def test_ledger_of_a_later_version_is_neither_read_nor_sealed() -> None:
     desk = Desk()
     desk.ledger()
     later = _written_by_a_later_version(desk)
@@ -128,7 +128,7 @@ def test_a_ledger_of_a_later_version_is_neither_read_nor_sealed() -> None:
 
 
 @pytest.mark.parametrize("before", [None, 1])
-def test_a_ledger_of_an_earlier_version_is_gone_on_with(before: int | None) -> None:
+def test_ledger_of_an_earlier_version_is_continued(before: int | None) -> None:
     desk = Desk()
     desk.do(desk.ledger().commit(FACTS, []))
     head = desk.do(desk.store.get("LedgerHead", "", "main"))
@@ -142,7 +142,7 @@ def test_a_ledger_of_an_earlier_version_is_gone_on_with(before: int | None) -> N
     assert (spec["seq"], spec["format"]) == (SECOND.seq, FORMAT)
 
 
-def test_whom_a_later_version_follows_is_deposed() -> None:
+def test_owner_is_deposed_when_a_later_version_takes_over() -> None:
     desk = Desk()
     old = Ledger(desk.store, desk.process.clock, is_shared=True)
     desk.do(old.seal(1))
@@ -153,7 +153,7 @@ def test_whom_a_later_version_follows_is_deposed() -> None:
         desk.do(old.commit(FACTS, []))
 
 
-def test_a_head_without_a_format_is_of_the_first() -> None:
+def test_head_without_a_format_can_be_sealed() -> None:
     desk = Desk()
     desk.ledger()
     head = desk.do(desk.store.get("LedgerHead", "", "main"))
@@ -163,14 +163,14 @@ def test_a_head_without_a_format_is_of_the_first() -> None:
     assert desk.ledger(epoch=2).known.head.epoch == 2
 
 
-def test_an_older_epoch_cannot_seal() -> None:
+def test_older_epoch_cannot_seal() -> None:
     desk = Desk()
     desk.ledger(epoch=2)
     with pytest.raises(Deposed):
         desk.ledger(epoch=1)
 
 
-def test_without_an_epoch_each_seal_takes_the_next() -> None:
+def test_seal_without_an_epoch_takes_the_next_epoch() -> None:
     desk = Desk()
     first, second = (Ledger(desk.store, desk.process.clock) for _ in range(2))
     assert desk.do(first.seal()).head.epoch == 1
@@ -180,7 +180,7 @@ def test_without_an_epoch_each_seal_takes_the_next() -> None:
     assert desk.do(second.seal(2)).head.epoch == 2
 
 
-def test_sealing_alone_deposes_the_owner_before() -> None:
+def test_seal_without_a_commit_deposes_the_previous_owner() -> None:
     desk = Desk()
     old = desk.ledger()
     desk.ledger(epoch=2)

@@ -1,4 +1,4 @@
-"""What goes wrong is logged with its place, and without what was in its hands."""
+"""A failure is logged with its location, and without the values of variables."""
 
 import io
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from leasehold.shell.logs import configure
+from leasehold.shell.observe.logs import configure
 
 SECRET = "lh_not-for-the-log"
 
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was() -> Iterator[None]:
+def _structlog_restored() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
@@ -31,7 +31,7 @@ def fail(token: str) -> None:
 
 
 @pytest.mark.parametrize("out", [io.StringIO(), Terminal()], ids=["file", "terminal"])
-def test_a_defect_is_told_without_the_values_of_variables(out: io.StringIO) -> None:
+def test_exception_is_logged_without_values_of_variables(out: io.StringIO) -> None:
     configure("info", stream=out)
     token = SECRET
     try:
@@ -45,7 +45,7 @@ def test_a_defect_is_told_without_the_values_of_variables(out: io.StringIO) -> N
     assert SECRET not in said
 
 
-def test_a_line_of_a_file_is_json_with_level_and_time() -> None:
+def test_log_line_in_file_is_json_with_level_and_time() -> None:
     out = io.StringIO()
     configure("warning", stream=out)
     log = structlog.get_logger("test")
@@ -57,8 +57,11 @@ def test_a_line_of_a_file_is_json_with_level_and_time() -> None:
     assert said == {"event": "alert", "level": "warning", "message": "the disk is full"}
 
 
-def test_strangers_cannot_fill_the_log_with_what_is_no_http() -> None:
-    """uvicorn warns of every request that it cannot parse; its errors are defects of ours."""
+def test_uvicorn_errors_are_logged_but_its_warnings_are_not() -> None:
+    """uvicorn warns of every request that is not HTTP, so that strangers could fill the log.
+
+    Its errors are defects of leasehold.
+    """
     configure("debug", stream=io.StringIO())
     assert not logging.getLogger("uvicorn.error").isEnabledFor(logging.WARNING)
     assert logging.getLogger("uvicorn.error").isEnabledFor(logging.ERROR)

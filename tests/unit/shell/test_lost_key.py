@@ -1,5 +1,7 @@
-"""The lottery's key is lost: what was announced under it is announced anew, and no draw is made
-that nobody can prove."""
+"""After the lottery's key is lost, what was announced under it is announced again.
+
+So every draw can be proven.
+"""
 
 from tests.unit.shell.plant import Plant
 
@@ -17,7 +19,7 @@ def lotteries(plant: Plant) -> list[Wire]:
     return [part(each, "lottery") for each in found if each.get("lottery")]
 
 
-def test_a_reservation_is_announced_anew_before_it_is_drawn_for() -> None:
+def test_reservation_is_announced_again_under_a_new_key_before_its_lottery() -> None:
     plant = Plant(nodes=1)
     plant.submit("a/long")
     plant.wait(MINUTE)
@@ -36,7 +38,7 @@ def test_a_reservation_is_announced_anew_before_it_is_drawn_for() -> None:
     assert plant.problems() == []
 
 
-def test_with_the_same_key_nothing_is_announced_again() -> None:
+def test_restart_with_the_same_key_announces_nothing_again() -> None:
     plant = Plant(nodes=1)
     plant.submit("a/long")
     plant.wait(MINUTE)
@@ -49,7 +51,7 @@ def test_with_the_same_key_nothing_is_announced_again() -> None:
     assert not [each for each in plant.told if "AnnouncedAnew" in each]
 
 
-def test_an_overdraft_is_announced_anew() -> None:
+def test_overdraft_is_announced_again_under_a_new_key() -> None:
     plant = Plant(nodes=2, owners="a")
     plant.submit("a/one")
     plant.submit("a/two")

@@ -1,4 +1,4 @@
-"""What a scrape says after things happened, on the shipped loop."""
+"""The metrics that a scrape shows after things happened, with the product's loop."""
 
 import re
 import time
@@ -8,12 +8,12 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.shell import costs as costs_module
-from leasehold.shell.costs import DecisionCosts
-from leasehold.shell.metrics import Metrics
+from leasehold.shell.observe import costs as costs_module
+from leasehold.shell.observe.costs import DecisionCosts
+from leasehold.shell.observe.metrics import Metrics
 from leasehold.sim.kernel import Kernel
 
-# The names that 6-interfaces promises to whoever writes alerts.
+# The names that 6-interfaces promises to authors of alerts.
 PROMISED = """
 run_admissions_total leases_open leases_closed_total borrowing_attempts_total
 borrowing_denied_total borrowed_gpus_current borrowed_gpu_hours_total budget_gpus budget_gpu_hours
@@ -41,7 +41,7 @@ class Scraped:
         return self._metrics.text().decode()
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Of the one sample with these labels; None if there is none."""
+        """Return the value of the one sample with these labels; None if there is none."""
         found = []
         for line in self.text.splitlines():
             match = re.fullmatch(r"leasehold_(\w+)(?:\{(.*)\})? (\S+)", line)
@@ -53,7 +53,7 @@ class Scraped:
         return found[0] if found else None
 
 
-def test_every_promised_name_is_there() -> None:
+def test_every_promised_metric_is_exported() -> None:
     scraped = Scraped()
     scraped.plant.wait(1)
     text = scraped.text
@@ -61,7 +61,7 @@ def test_every_promised_name_is_there() -> None:
         assert re.search(rf"^# TYPE leasehold_{name} ", text, re.M), name
 
 
-def test_decision_is_measured_by_the_cpu_that_it_took_however_long_the_machine_was_paused(
+def test_decide_time_is_cpu_time_and_commit_time_is_elapsed_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
@@ -78,7 +78,7 @@ def test_decision_is_measured_by_the_cpu_that_it_took_however_long_the_machine_w
     assert float(sums["commit"]) == 120
 
 
-def test_run_on_which_decisions_spend_their_time_is_named(
+def test_run_with_the_most_expensive_decisions_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     costs = DecisionCosts()
@@ -97,7 +97,7 @@ def test_run_on_which_decisions_spend_their_time_is_named(
     assert said[-1]["run"] == "a/large"
 
 
-def test_admissions_and_closings_count_what_was_committed() -> None:
+def test_admissions_and_closed_leases_are_counted_when_committed() -> None:
     scraped = Scraped(nodes=1)
     scraped.plant.submit("a/one", lasts=MINUTE)
     scraped.plant.submit("b/two")
@@ -114,7 +114,7 @@ def test_admissions_and_closings_count_what_was_committed() -> None:
     assert scraped.value("tenure_epoch") == head.epoch
 
 
-def test_budgets_say_what_is_used_and_free() -> None:
+def test_budget_metrics_show_used_and_free_gpus_and_used_hours() -> None:
     scraped = Scraped(concurrency=20)
     scraped.plant.submit("a/one")
     scraped.plant.wait(HOUR)
@@ -125,7 +125,7 @@ def test_budgets_say_what_is_used_and_free() -> None:
     assert scraped.value("budget_gpu_hours", envelope="b/b/e", state="used") == 0
 
 
-def test_a_resolution_and_its_draws_are_counted() -> None:
+def test_resolution_and_its_lottery_draws_are_counted() -> None:
     scraped = Scraped()
     scraped.plant.submit("a/fixed")
     scraped.plant.submit("b/fixed")

@@ -1,4 +1,4 @@
-"""A channel that does not answer costs a bounded queue, and nobody else's time."""
+"""A channel that does not answer costs a bounded queue, and delays no other channel."""
 
 import asyncio
 import threading
@@ -6,14 +6,14 @@ import threading
 import pytest
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.notify.channels import Message, NotTold, Webhook, signature
+from leasehold.adapters.notify.channels import Message, NotDelivered, Webhook, signature
 from leasehold.control.views.news import RunNews
-from leasehold.shell import notifications
-from leasehold.shell.notifications import QUEUE_MAX, Notifications
+from leasehold.shell.observe import notifications
+from leasehold.shell.observe.notifications import QUEUE_MAX, Notifications
 
 
-class Deaf:
-    """Holds what it is told until it is let go."""
+class Blocking:
+    """A channel that blocks until `free` is set."""
 
     words = "deaf"
 
@@ -35,22 +35,22 @@ class Refusing:
 
     def tell(self, message: Message) -> None:
         self.tries += 1
-        raise NotTold(f"no to {message.event}", is_final=self._is_final)
+        raise NotDelivered(f"no to {message.event}", is_final=self._is_final)
 
 
 def news(index: int, namespace: str = "team") -> RunNews:
     return RunNews(event="end", namespace=namespace, wire={"run": f"r{index}"})
 
 
-def test_the_oldest_give_way_when_nobody_listens() -> None:
+def test_oldest_messages_of_a_blocked_channel_are_dropped() -> None:
     counted: list[str] = []
-    deaf, other = Deaf(), Deaf()
+    blocking, other = Blocking(), Blocking()
     other.free.set()
 
     async def play() -> None:
         tasks = AsyncioTasks()
         told = Notifications(
-            [("team", deaf), ("*", other)], AsyncioClock(), tasks, count=counted.append
+            [("team", blocking), ("*", other)], AsyncioClock(), tasks, count=counted.append
         )
         running = [asyncio.ensure_future(work()) for _, work in told.tasks()]
         for index in range(QUEUE_MAX + 500):
@@ -59,9 +59,9 @@ def test_the_oldest_give_way_when_nobody_listens() -> None:
         async with asyncio.timeout(20):
             while not other.told:
                 await asyncio.sleep(0.01)
-        deaf.free.set()
+        blocking.free.set()
         async with asyncio.timeout(20):
-            while len(deaf.told) < QUEUE_MAX:
+            while len(blocking.told) < QUEUE_MAX:
                 await asyncio.sleep(0.01)
         for task in running:
             task.cancel()
@@ -69,11 +69,13 @@ def test_the_oldest_give_way_when_nobody_listens() -> None:
     asyncio.run(play())
 
     assert counted.count("dropped") == 500
-    assert b'"r1499"' in deaf.told[-1]
+    assert b'"r1499"' in blocking.told[-1]
     assert len(other.told) == 1, "a channel of its own is not everybody's"
 
 
-def test_what_fails_is_tried_again_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_message_is_retried_unless_the_failure_is_final(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(notifications, "PAUSE", 1)
     for is_final, tries in ((False, notifications.TRIES), (True, 1)):
         counted: list[str] = []
@@ -95,7 +97,7 @@ def test_what_fails_is_tried_again_and_then_given_up(monkeypatch: pytest.MonkeyP
         assert (counted, refusing.tries) == (["failed"], tries)
 
 
-def test_a_signature_is_of_time_and_body() -> None:
+def test_signature_depends_on_time_and_secret() -> None:
     one = Message(delivery="d", event="end", at_s=1_700_000_000, body=b"{}")
     again = Message(delivery="d", event="end", at_s=1_700_000_001, body=b"{}")
 

@@ -1,4 +1,4 @@
-"""A busy loop decides the less often the dearer a decision is; what is due waits for nobody."""
+"""A busy loop decides less often if decisions are expensive; what is due is still done on time."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import MINUTE, Instant, Millis
-from leasehold.shell.loop import REST, REST_MAX
+from leasehold.shell.loop.loop import REST, REST_MAX
 
 GATHER: Millis = 10
 EVERY: Millis = 4
@@ -20,7 +20,7 @@ def turns_while_busy(*, gather: Millis, thinking: Millis) -> list[Instant]:
     def note(turn: Turn) -> None:
         turns.append(turn.now)
 
-    # Without a node nobody is planned, which would take its time.
+    # Without a node no start is planned; planning would take time.
     plant = Plant(nodes=0, owners="a", gather=gather, thinking=thinking, on_turn=note)
     plant.wait(MINUTE)
     turns.clear()
@@ -37,18 +37,20 @@ def turns_while_busy(*, gather: Millis, thinking: Millis) -> list[Instant]:
     ("thinking", "apart"),
     [(0, GATHER), (2, GATHER), (40, REST * 40), (400, REST_MAX)],
 )
-def test_between_decisions_it_rests(thinking: Millis, apart: Millis) -> None:
+def test_busy_loop_rests_between_decisions_in_proportion_to_their_cost(
+    thinking: Millis, apart: Millis
+) -> None:
     turns = turns_while_busy(gather=GATHER, thinking=thinking)
     gaps = [later - earlier for earlier, later in pairwise(turns)]
     assert min(gaps) >= apart
     assert max(gaps) <= apart + EVERY
 
 
-def test_without_a_pace_every_change_is_decided_on() -> None:
+def test_loop_without_gather_time_decides_at_every_change() -> None:
     assert len(turns_while_busy(gather=0, thinking=40)) >= CHANGES
 
 
-def test_what_is_due_is_done_on_time() -> None:
+def test_time_limit_is_enforced_on_time_despite_slow_decisions() -> None:
     plant = Plant(owners="a", gather=GATHER, thinking=200)
     plant.submit("a/limited", runtime={"maxDuration": "5m", "gracePeriod": "0s"})
     plant.wait(MINUTE)

@@ -1,4 +1,4 @@
-"""Planes on one store: one leads, loses its tenure, another goes on; nobody else says a word."""
+"""Planes on one store: one leads, loses its tenure, and another continues; others are silent."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.questions.played import ADMIN
 from tests.unit.shell.planes import Cluster, tenure
 
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.shell.query import BadQuestion
+from leasehold.shell.queries.query import BadQuestion
 from leasehold.sim.scenario.ledger import at_once, ledger_problems
 
 
@@ -16,7 +16,7 @@ def rivals(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-def test_who_does_not_lead_knows_and_writes_nothing(rivals: Cluster) -> None:
+def test_plane_without_tenure_knows_and_writes_nothing(rivals: Cluster) -> None:
     standby = rivals.plane("standby")
     before = rivals.store.version
     rivals.submit("t/a")
@@ -29,7 +29,7 @@ def test_who_does_not_lead_knows_and_writes_nothing(rivals: Cluster) -> None:
     assert refused.value.status == 503
 
 
-def test_one_loses_it_and_another_goes_on(rivals: Cluster) -> None:
+def test_second_plane_continues_when_first_loses_tenure(rivals: Cluster) -> None:
     first, second = rivals.plane("first"), rivals.plane("second")
     first.gained(tenure(3))
     rivals.submit("t/a")
@@ -40,7 +40,7 @@ def test_one_loses_it_and_another_goes_on(rivals: Cluster) -> None:
     rivals.submit("t/b")
     rivals.wait(SECOND // 4)
     assert rivals.phase(first, "t/b") == "Running"
-    first.lost("no renewal was answered")  # what it had to tell of that is not written yet
+    first.lost("no renewal was answered")  # its events about t/b are not written yet
     assert first.world is None
     rivals.wait(MINUTE)
     assert rivals.events() == events
@@ -56,7 +56,7 @@ def test_one_loses_it_and_another_goes_on(rivals: Cluster) -> None:
     assert rivals.fleet.breaches == []
 
 
-def test_who_is_deposed_by_the_head_says_so_once_and_stops(rivals: Cluster) -> None:
+def test_plane_deposed_by_the_head_reports_it_once_and_stops(rivals: Cluster) -> None:
     first, second = rivals.plane("first"), rivals.plane("second")
     told: list[str] = []
     first.on_deposed(told.append)
@@ -72,7 +72,7 @@ def test_who_is_deposed_by_the_head_says_so_once_and_stops(rivals: Cluster) -> N
     assert ledger_problems(rivals.store) == []
 
 
-def test_who_is_unsure_decides_nothing_until_it_is_sure(rivals: Cluster) -> None:
+def test_unsure_plane_decides_nothing_until_it_is_sure(rivals: Cluster) -> None:
     plane = rivals.plane("first")
     plane.gained(tenure(1))
     rivals.submit("t/a")

@@ -1,4 +1,4 @@
-"""A defect of ours is contained: the run it names is left alone, a second one stops binding."""
+"""A defect of leasehold is contained: its run is quarantined; a second one stops binding."""
 
 import pytest
 from msgspec.structs import replace
@@ -8,13 +8,13 @@ from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.core.units import MINUTE
 from leasehold.core.world.world import World
-from leasehold.shell.defects import InvariantBroken
-from leasehold.shell.loop import Decider
+from leasehold.shell.loop.defects import InvariantBroken
+from leasehold.shell.loop.loop import Decider
 from leasehold.sim.scenario.ledger import at_once
 
 
 def spoiling(*runs: str) -> Decider:
-    """Decides well, except that these runs' leases name one GPU twice."""
+    """Return a decider that is correct, except that these runs' leases name one GPU twice."""
 
     def spoil(world: World, turn: Turn) -> None:
         for lease in [each for batch in turn.batches for each in batch.opened]:
@@ -29,7 +29,7 @@ def status_of(plant: Plant, name: str) -> str:
     return str(stored.get("status"))
 
 
-def test_the_run_that_a_defect_names_is_left_alone_and_others_go_on() -> None:
+def test_run_named_by_a_defect_is_quarantined_and_others_go_on() -> None:
     plant = Plant(nodes=3, strict=False, decider=spoiling("a/bad"))
     plant.submit("b/first")
     plant.wait(MINUTE)
@@ -52,7 +52,7 @@ def test_the_run_that_a_defect_names_is_left_alone_and_others_go_on() -> None:
     assert plant.problems() == []
 
 
-def test_a_second_defect_stops_binding_and_running_work_goes_on() -> None:
+def test_second_defect_stops_binding_and_running_work_goes_on() -> None:
     plant = Plant(nodes=4, strict=False, decider=spoiling("a/bad", "b/worse"))
     plant.submit("b/first", lasts=20 * MINUTE)
     plant.submit("a/bad")
@@ -73,7 +73,7 @@ def test_a_second_defect_stops_binding_and_running_work_goes_on() -> None:
     assert plant.problems() == []
 
 
-def test_where_we_look_for_defects_the_first_one_stops_everything() -> None:
+def test_first_defect_stops_everything_in_strict_mode() -> None:
     plant = Plant(decider=spoiling("a/bad"))
     plant.submit("a/bad")
     with pytest.raises(InvariantBroken) as caught:

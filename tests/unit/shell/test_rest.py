@@ -1,4 +1,4 @@
-"""The World is at rest when every batch of a turn is in the ledger, and not before."""
+"""The World is settled when every batch of a turn is in the ledger, and not before."""
 
 from msgspec.structs import replace
 from tests.unit.shell.plant import SOON, Plant
@@ -10,8 +10,8 @@ from leasehold.core.units import MINUTE
 from leasehold.sim.scenario.ledger import objects_of
 
 
-def test_between_two_batches_of_a_turn_nothing_is_told() -> None:
-    """A gang of one GPU each, ended together in batches that hold a few endings."""
+def test_world_is_not_settled_between_two_batches_of_a_turn() -> None:
+    """Eight runs of one GPU are ended together, in batches that hold a few endings."""
     plant = Plant(nodes=1, policy=replace(SOON, batch_bytes_max=2_000))
     for index in range(8):
         plant.submit(f"a/r{index}", resources={"gpuType": "H", "totalGPUs": 1})

@@ -1,4 +1,4 @@
-"""Silence that counts as death is counted by our own clock, from when we saw it."""
+"""A node's silence is measured by the controller's own clock, from when the controller saw it."""
 
 import pytest
 from msgspec.structs import replace
@@ -7,7 +7,7 @@ from tests.unit.shell.plant import Plant
 from leasehold.core.facts import Node
 from leasehold.core.policy import Policy
 from leasehold.core.units import SECOND, Millis
-from leasehold.shell.folding import as_heard
+from leasehold.shell.loop.folding import as_heard
 from leasehold.sim.machines import NodeIs
 
 AFTER: Millis = 60 * SECOND
@@ -18,7 +18,7 @@ SILENT = Node(
 
 
 def a_plant() -> Plant:
-    """One that runs on the first node, which falls silent."""
+    """Start a run, and let its node fall silent."""
     plant = Plant(policy=Policy(node_failure_after=(("*", AFTER),)))
     plant.submit("a/one", sparesPerGroup=8)
     plant.wait(10 * SECOND)
@@ -31,7 +31,7 @@ def closed(plant: Plant) -> list[str]:
     return [str(lease.closed.why) for lease in plant.leases() if lease.closed is not None]
 
 
-def test_it_counts_after_its_time() -> None:
+def test_silent_node_counts_as_failed_after_the_configured_time() -> None:
     plant = a_plant()
     plant.wait(AFTER - 1)
     assert closed(plant) == []
@@ -40,8 +40,8 @@ def test_it_counts_after_its_time() -> None:
 
 
 @pytest.mark.parametrize("ahead", [-45 * SECOND, 45 * SECOND])
-def test_whoever_starts_with_another_clock_waits_as_long(ahead: Millis) -> None:
-    """Its clock says that the node has been silent for nearly a minute, or that it will be."""
+def test_restarted_controller_with_another_clock_waits_as_long(ahead: Millis) -> None:
+    """By its clock the node has been silent for nearly a minute, or will be silent in future."""
     plant = a_plant()
     plant.wait(10 * SECOND)
     plant.control.crash()
@@ -52,11 +52,11 @@ def test_whoever_starts_with_another_clock_waits_as_long(ahead: Millis) -> None:
     assert "NodeFailure" in closed(plant)
 
 
-def test_a_clock_that_jumped_when_it_fell_silent_makes_that_no_longer() -> None:
+def test_clock_jump_during_silence_does_not_make_the_silence_longer() -> None:
     plant = Plant(policy=Policy(node_failure_after=(("*", AFTER),)))
     plant.submit("a/one", sparesPerGroup=8)
     plant.wait(10 * SECOND)
-    plant.kernel.process("nodes").clock.jump(-60 * SECOND)  # and theirs says nothing either
+    plant.kernel.process("nodes").clock.jump(-60 * SECOND)  # their clock does not matter either
     plant.control.clock.jump(-30 * SECOND)
     plant.fleet.set_node(plant.leases()[0].node, NodeIs.SILENT)
     plant.wait(10 * SECOND)
@@ -67,7 +67,7 @@ def test_a_clock_that_jumped_when_it_fell_silent_makes_that_no_longer() -> None:
     assert "NodeFailure" in closed(plant)
 
 
-def test_the_same_silence_goes_on_and_another_one_begins() -> None:
+def test_silence_starts_again_after_the_node_was_heard_or_replaced() -> None:
     first = as_heard(SILENT, None, 5_000)
     assert first.unheard_since == 5_000
     assert as_heard(SILENT, first, 9_000).unheard_since == 5_000

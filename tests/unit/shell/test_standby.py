@@ -1,4 +1,4 @@
-"""Who stood by takes over without reading the ledger again, and knows what it says."""
+"""A standby takes over without reading the ledger again, and knows its content."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,15 +14,15 @@ from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.store import Answers, Delete, Store, Unavailable, Watch, Write
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.plane import Plane
-from leasehold.sim.around import StoreAround
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
+from leasehold.sim.store_wrapper import StoreAround
 
 T = TypeVar("T")
 LEDGER = ("Lease", "LedgerBatch")
 
 
 class Counted(StoreAround):
-    """How often which kind was read as a whole. While it is `deaf`, watches break."""
+    """Counts how often each kind is read as a whole. Watches of the kind `deaf_to` break."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -43,7 +43,7 @@ class Counted(StoreAround):
 
 
 class Stuck(StoreAround):
-    """Once it `is_stuck`, nothing is removed any more."""
+    """Fails to remove ledger objects while `is_stuck`."""
 
     is_stuck = False
 
@@ -67,8 +67,8 @@ class Deaf:
         self._watch.close()
 
 
-class Two:
-    """One that leads and one that stands by."""
+class Pair:
+    """A leader and a standby."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,7 +81,7 @@ class Two:
         self.cluster.wait(10 * SECOND)
 
     def run(self, *names: str) -> None:
-        """Submitted, run, and over, one after another."""
+        """Submit these runs one after another, and let each complete."""
         for name in names:
             self.cluster.submit(f"t/{name}")
             self.cluster.wait(MINUTE)
@@ -107,62 +107,62 @@ class Two:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Two:
-    return Two(tmp_path)
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
 
 
 def _names(cluster: Cluster, kind: str) -> set[str]:
     return {str(each["metadata"]["name"]) for each in objects_of(cluster.store, kind)}  # type: ignore[index]
 
 
-def test_a_take_over_reads_neither_leases_nor_batches(two: Two) -> None:
-    two.run("a", "b")
-    two.cluster.submit("t/c")
-    two.cluster.wait(MINUTE)
-    two.take_over()
-    assert [two.seen.read[kind] for kind in LEDGER] == [0, 0]
-    assert two.seen.read["Pod"] > 0
-    assert two.cluster.phase(two.second, "t/a") == "Completed"
-    assert two.cluster.phase(two.second, "t/c") == "Running"
-    two.end(two.second, "c")
-    assert two.cluster.fleet.breaches == []
-    assert two.problems() == []
+def test_standby_takes_over_without_reading_leases_or_batches(pair: Pair) -> None:
+    pair.run("a", "b")
+    pair.cluster.submit("t/c")
+    pair.cluster.wait(MINUTE)
+    pair.take_over()
+    assert [pair.seen.read[kind] for kind in LEDGER] == [0, 0]
+    assert pair.seen.read["Pod"] > 0
+    assert pair.cluster.phase(pair.second, "t/a") == "Completed"
+    assert pair.cluster.phase(pair.second, "t/c") == "Running"
+    pair.end(pair.second, "c")
+    assert pair.cluster.fleet.breaches == []
+    assert pair.problems() == []
 
 
-def test_who_was_deposed_stands_by_again(two: Two) -> None:
-    two.run("a")
-    two.second.lost("no renewal was answered")  # it never led
-    two.take_over()
-    assert two.cluster.phase(two.second, "t/a") == "Completed"
-    two.second.lost("no renewal was answered")
-    two.first.gained(tenure(3))
-    two.cluster.wait(10 * SECOND)
-    two.run("b")
-    two.seen.read.clear()
-    two.first.lost("no renewal was answered")
-    two.second.gained(tenure(4))
-    two.cluster.wait(10 * SECOND)
-    assert [two.seen.read[kind] for kind in LEDGER] == [0, 0]
-    assert two.cluster.phase(two.second, "t/b") == "Completed"
+def test_deposed_replica_becomes_standby_again(pair: Pair) -> None:
+    pair.run("a")
+    pair.second.lost("no renewal was answered")  # it never led
+    pair.take_over()
+    assert pair.cluster.phase(pair.second, "t/a") == "Completed"
+    pair.second.lost("no renewal was answered")
+    pair.first.gained(tenure(3))
+    pair.cluster.wait(10 * SECOND)
+    pair.run("b")
+    pair.seen.read.clear()
+    pair.first.lost("no renewal was answered")
+    pair.second.gained(tenure(4))
+    pair.cluster.wait(10 * SECOND)
+    assert [pair.seen.read[kind] for kind in LEDGER] == [0, 0]
+    assert pair.cluster.phase(pair.second, "t/b") == "Completed"
 
 
 @pytest.mark.parametrize("kind", ["LedgerBatch", "LedgerHead"])
-def test_who_has_not_heard_the_last_batch_reads_all_of_it(two: Two, kind: str) -> None:
-    two.run("a")
-    two.seen.deaf_to = kind
-    two.cluster.submit("t/b")
-    two.cluster.wait(SECOND // 4)  # its watch breaks, and is about to begin anew
-    two.seen._call = _never_listed(two.seen, kind)  # type: ignore[method-assign]
-    two.cluster.submit("t/c")
-    two.cluster.wait(MINUTE)
-    two.take_over()
-    assert [two.seen.read[each] for each in LEDGER] == [1, 2]
+def test_standby_that_missed_the_last_batch_reads_the_whole_ledger(pair: Pair, kind: str) -> None:
+    pair.run("a")
+    pair.seen.deaf_to = kind
+    pair.cluster.submit("t/b")
+    pair.cluster.wait(SECOND // 4)  # the watch breaks and is about to restart
+    pair.seen._call = _never_listed(pair.seen, kind)  # type: ignore[method-assign]
+    pair.cluster.submit("t/c")
+    pair.cluster.wait(MINUTE)
+    pair.take_over()
+    assert [pair.seen.read[each] for each in LEDGER] == [1, 2]
     for name in ("b", "c"):
-        assert two.cluster.phase(two.second, f"t/{name}") == "Running"
+        assert pair.cluster.phase(pair.second, f"t/{name}") == "Running"
 
 
 def _never_listed(seen: Counted, kind: str) -> Callable[..., Awaitable[object]]:
-    """A follower that begins anew is not answered; whoever scans is."""
+    """Refuse every `list` of this kind, so that a follower cannot restart; answer other calls."""
     real = Counted._call
 
     async def call(verb: str, asked: str, call: Callable[[], Awaitable[T]]) -> T:
@@ -173,44 +173,44 @@ def _never_listed(seen: Counted, kind: str) -> Callable[..., Awaitable[object]]:
     return call
 
 
-def test_what_was_compacted_meanwhile_is_gone_and_stays_counted(two: Two) -> None:
-    two.run("a", "b", "c")
-    two.cluster.wait(2 * HOUR)
-    two.run("d")
-    two.first.compactor.request()
-    two.first.controller.wake()
-    two.cluster.wait(MINUTE)
-    left = _names(two.cluster, "Lease")
+def test_standby_drops_compacted_leases_and_still_counts_their_use(pair: Pair) -> None:
+    pair.run("a", "b", "c")
+    pair.cluster.wait(2 * HOUR)
+    pair.run("d")
+    pair.first.compactor.request()
+    pair.first.controller.wake()
+    pair.cluster.wait(MINUTE)
+    left = _names(pair.cluster, "Lease")
     assert len(left) == 1, "those of a, b and c are archived"
-    used = _used(two.first)
-    two.take_over()
-    assert [two.seen.read[kind] for kind in LEDGER] == [0, 0]
-    assert two.seen.removed == 0, "all of it was"
-    assert _used(two.second) == used
-    assert _names(two.cluster, "Lease") == left
-    assert two.cluster.phase(two.second, "t/d") == "Completed"
+    used = _used(pair.first)
+    pair.take_over()
+    assert [pair.seen.read[kind] for kind in LEDGER] == [0, 0]
+    assert pair.seen.removed == 0, "all of it was"
+    assert _used(pair.second) == used
+    assert _names(pair.cluster, "Lease") == left
+    assert pair.cluster.phase(pair.second, "t/d") == "Completed"
 
 
-def test_a_compaction_that_was_cut_off_is_completed(two: Two) -> None:
-    """The checkpoint is written, and who wrote it is gone before it removed anything."""
-    two.run("a", "b", "c")
-    two.cluster.wait(2 * HOUR)
-    kept = _names(two.cluster, "Lease")
-    two.leading.is_stuck = True
-    two.first.compactor.request()
-    two.first.controller.wake()
-    two.cluster.wait(MINUTE)
-    assert objects_of(two.cluster.store, "LedgerCheckpoint")
-    assert _names(two.cluster, "Lease") == kept
-    two.take_over()
-    two.cluster.wait(MINUTE)
-    assert _names(two.cluster, "Lease") == set()
-    assert two.problems() == []
+def test_new_leader_completes_an_interrupted_compaction(pair: Pair) -> None:
+    """The old leader has written the checkpoint, and stops before it has removed anything."""
+    pair.run("a", "b", "c")
+    pair.cluster.wait(2 * HOUR)
+    kept = _names(pair.cluster, "Lease")
+    pair.leading.is_stuck = True
+    pair.first.compactor.request()
+    pair.first.controller.wake()
+    pair.cluster.wait(MINUTE)
+    assert objects_of(pair.cluster.store, "LedgerCheckpoint")
+    assert _names(pair.cluster, "Lease") == kept
+    pair.take_over()
+    pair.cluster.wait(MINUTE)
+    assert _names(pair.cluster, "Lease") == set()
+    assert pair.problems() == []
 
 
-def test_a_batch_that_was_never_committed_is_swept_and_not_believed(two: Two) -> None:
-    two.run("a")
-    [head] = objects_of(two.cluster.store, "LedgerHead")
+def test_new_leader_ignores_and_removes_uncommitted_batch(pair: Pair) -> None:
+    pair.run("a")
+    [head] = objects_of(pair.cluster.store, "LedgerHead")
     seq = head["spec"]["seq"] + 1  # type: ignore[index,operator]
     wire = {
         "apiVersion": API_VERSION,
@@ -218,12 +218,12 @@ def test_a_batch_that_was_never_committed_is_swept_and_not_believed(two: Two) ->
         "metadata": {"name": f"{seq}-00000000"},
         "spec": {"seq": seq, "epoch": 1, "digest": "0" * 64, "batch": {"seq": seq}},
     }
-    at_once(two.cluster.store.create(wire))
-    two.run("b")
-    two.take_over()
-    two.cluster.wait(MINUTE)
-    assert two.cluster.phase(two.second, "t/b") == "Completed"
-    assert f"{seq}-00000000" not in _names(two.cluster, "LedgerBatch")
+    at_once(pair.cluster.store.create(wire))
+    pair.run("b")
+    pair.take_over()
+    pair.cluster.wait(MINUTE)
+    assert pair.cluster.phase(pair.second, "t/b") == "Completed"
+    assert f"{seq}-00000000" not in _names(pair.cluster, "LedgerBatch")
 
 
 def _used(plane: Plane) -> object:

@@ -1,5 +1,4 @@
-"""An answer that was lost, or came too late, is looked up in the record; only our own write is a
-yes."""
+"""A lost or late answer is looked up in the record; only the holder's own write counts."""
 
 import pytest
 
@@ -9,8 +8,8 @@ from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Millis
 from leasehold.ports.store import OutcomeUnknown, Store, Unavailable
 from leasehold.ports.tenure import Expired, HeldByOther, Margins, Tenure, Unanswered
-from leasehold.shell.tenure import StoreTenures
-from leasehold.shell.within import answered_within
+from leasehold.shell.leadership.tenure import StoreTenures
+from leasehold.shell.leadership.time_limit import answered_within
 from leasehold.sim.kernel import Kernel
 
 KEY = "main"
@@ -18,8 +17,8 @@ MARGINS = Margins()
 A, B = Holder(name="a", nonce="1"), Holder(name="b", nonce="1")
 
 
-class Moody(MemoryStore):
-    """Does to the next writes what `plan` says: lost, unheard, refused, or late by so many ms."""
+class FaultyStore(MemoryStore):
+    """Treats the next writes as `plan` says: lost, unheard, refused, or late by a number of ms."""
 
     def __init__(self, kernel: Kernel) -> None:
         process = kernel.process("server")
@@ -28,21 +27,21 @@ class Moody(MemoryStore):
         self.plan: list[str | int] = []
 
     async def update(self, obj: Wire, *, rehearse: bool = False) -> Wire:
-        return await self._suffer(super().update(obj, rehearse=rehearse))
+        return await self._with_next_fault(super().update(obj, rehearse=rehearse))
 
     async def create(self, obj: Wire, *, rehearse: bool = False) -> Wire:
-        return await self._suffer(super().create(obj, rehearse=rehearse))
+        return await self._with_next_fault(super().create(obj, rehearse=rehearse))
 
-    async def _suffer(self, write: object) -> Wire:
-        mood = self.plan.pop(0) if self.plan else ""
-        if mood in ("lost", "refused"):
+    async def _with_next_fault(self, write: object) -> Wire:
+        fault = self.plan.pop(0) if self.plan else ""
+        if fault in ("lost", "refused"):
             write.close()  # type: ignore[attr-defined]
-            raise OutcomeUnknown if mood == "lost" else Unavailable
+            raise OutcomeUnknown if fault == "lost" else Unavailable
         stored: Wire = await write  # type: ignore[misc]
-        if mood == "unheard":
+        if fault == "unheard":
             raise OutcomeUnknown
-        if isinstance(mood, int):
-            await self._clock.sleep(mood)
+        if isinstance(fault, int):
+            await self._clock.sleep(fault)
         return stored
 
 
@@ -50,7 +49,7 @@ class World:
     def __init__(self, *plan: str | int) -> None:
         self.kernel = Kernel(0)
         self.process = self.kernel.process("a")
-        self.store = Moody(self.kernel)
+        self.store = FaultyStore(self.kernel)
         self.store.plan = list(plan)
         self.tenures = self.of(self.store)
 
@@ -76,23 +75,23 @@ class World:
         self.kernel.advance_to(self.kernel.now + ms)
 
 
-def test_a_grant_whose_answer_was_lost_is_found_in_the_record() -> None:
+def test_grant_with_a_lost_answer_is_found_in_the_record() -> None:
     world = World("unheard")
     tenure = world.acquire()
     assert isinstance(tenure, Tenure)
     assert (tenure.epoch, tenure.since) == (1, 0)
 
 
-@pytest.mark.parametrize("mood", ["lost", "refused"])
-def test_a_request_that_was_lost_grants_nothing(mood: str) -> None:
-    world = World(mood)
+@pytest.mark.parametrize("fault", ["lost", "refused"])
+def test_lost_or_refused_request_grants_nothing(fault: str) -> None:
+    world = World(fault)
     assert isinstance(world.acquire(), Unanswered)
     tenure = world.acquire()
     assert isinstance(tenure, Tenure)
     assert tenure.epoch == 1
 
 
-def test_a_late_answer_counts_from_when_it_was_asked_for() -> None:
+def test_tenure_with_a_late_answer_counts_from_its_request() -> None:
     world = World(MARGINS.timeout + 1)
     tenure = world.acquire()
     assert isinstance(tenure, Tenure)
@@ -103,7 +102,7 @@ def test_a_late_answer_counts_from_when_it_was_asked_for() -> None:
     assert not world.tenures.is_valid(tenure)
 
 
-def test_an_answer_after_its_time_grants_nothing() -> None:
+def test_answer_after_the_hold_time_grants_nothing() -> None:
     world = World(0)
     acquiring = world.tenures.acquire(KEY, A)
     world.store.plan = [1]
@@ -119,8 +118,8 @@ def test_an_answer_after_its_time_grants_nothing() -> None:
     assert again.epoch == 2, "the record named us, and we never believed it"
 
 
-def test_somebody_elses_write_is_not_adopted() -> None:
-    """It names our process, and another one of its writes: what we asked for may still come."""
+def test_older_record_does_not_confirm_a_lost_renewal() -> None:
+    """The record shows an older write of this process: the lost renewal may still arrive."""
     world = World()
     tenure = world.held("lost")
     world.wait(MARGINS.renew)
@@ -128,7 +127,7 @@ def test_somebody_elses_write_is_not_adopted() -> None:
     assert world.tenures.age(tenure) == MARGINS.renew
 
 
-def test_a_renewal_whose_answer_was_lost_is_found_in_the_record() -> None:
+def test_renewal_with_a_lost_answer_is_found_in_the_record() -> None:
     world = World()
     tenure = world.held("unheard")
     world.wait(MARGINS.renew)
@@ -136,7 +135,7 @@ def test_a_renewal_whose_answer_was_lost_is_found_in_the_record() -> None:
     assert world.tenures.age(tenure) == 0
 
 
-def test_a_renewal_that_is_heard_of_after_the_hard_stop_comes_too_late() -> None:
+def test_renewal_answered_after_the_hard_stop_is_expired() -> None:
     world = World()
     tenure = world.held(1_500)
     world.wait(MARGINS.hold - 1_000)
@@ -147,7 +146,7 @@ def test_a_renewal_that_is_heard_of_after_the_hard_stop_comes_too_late() -> None
     assert again.epoch == 2
 
 
-def test_belief_ends_before_the_release_is_sent() -> None:
+def test_tenure_is_invalid_even_if_its_release_was_lost() -> None:
     world = World()
     tenure = world.held("lost")
     assert isinstance(world.release(tenure), Unanswered)
@@ -157,7 +156,7 @@ def test_belief_ends_before_the_release_is_sent() -> None:
     assert isinstance(got, HeldByOther)
 
 
-def test_alone_in_a_locked_file_nobody_waits_for_the_dead() -> None:
+def test_sole_process_takes_over_a_held_tenure_without_waiting() -> None:
     world = World()
     world.held()
     alone = StoreTenures(
@@ -168,7 +167,7 @@ def test_alone_in_a_locked_file_nobody_waits_for_the_dead() -> None:
     assert got.epoch == 2
 
 
-def test_what_was_answered_while_we_stood_still_is_no_answer() -> None:
+def test_answer_during_a_pause_beyond_the_timeout_is_unknown() -> None:
     kernel = Kernel(0)
     process = kernel.process("a")
     outcomes: list[object] = []

@@ -1,4 +1,4 @@
-"""A template is tried for its whole gang; what no server could try is considered, and said."""
+"""A pod template is tried for its whole gang; a run that cannot be tried is reported."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from leasehold.core.policy import Policy
 from leasehold.core.world.world import World
 from leasehold.ports.store import Invalid, StoreError
 from leasehold.ports.trial import Trial, TriedPod
-from leasehold.shell.informer import News
-from leasehold.shell.tryouts import Tryouts
+from leasehold.shell.loop.dry_runs import DryRuns
+from leasehold.shell.loop.informer import News
 
 
 def _run(**spec: object) -> Wire:
@@ -37,7 +37,7 @@ def _run(**spec: object) -> Wire:
 def _tried(
     run: Wire, answer: TriedPod | StoreError, world: World | None = None
 ) -> tuple[list[Trial], list[str], list[str]]:
-    """What was asked, what was refused, and what was said of runs that nobody could try."""
+    """Return the trials, the reasons of refusals, and the reports about runs not tried."""
     asked: list[Trial] = []
     said: list[str] = []
 
@@ -45,13 +45,13 @@ def _tried(
         asked.extend(trials)
         return [answer] * len(trials)
 
-    tryouts = Tryouts(rehearse, lambda run, why: said.append(f"{run.key}: {why}"))
+    tryouts = DryRuns(rehearse, lambda run, why: said.append(f"{run.key}: {why}"))
     news = [News(kind="Run", gone=False, obj=run)]
     refused = asyncio.run(tryouts.refused(world or World(Policy()), news, 0))
     return asked, [each.why for each in refused.values()], said
 
 
-def test_a_server_that_cannot_try_it_is_no_refusal_and_is_told_of() -> None:
+def test_run_that_the_server_cannot_try_is_reported_and_not_refused() -> None:
     error = Invalid([("", "admission webhook does not support dry run")], "Pod", "team", "x")
     _, refused, said = _tried(_run(), error)
     assert refused == []
@@ -60,15 +60,15 @@ def test_a_server_that_cannot_try_it_is_no_refusal_and_is_told_of() -> None:
     assert "does not support dry run" in said[0]
 
 
-def test_what_was_tried_is_not_told_of() -> None:
+def test_run_that_was_tried_is_not_reported() -> None:
     for answer in (TriedPod(pod={}), Invalid([("", "exceeded quota: gpus")], "Pod", "team", "x")):
         assert _tried(_run(), answer)[1:] == ([], [])
     _, refused, said = _tried(_run(), Invalid([("spec", "no")], "Pod", "team", "x"))
     assert (len(refused), said) == (1, [])
 
 
-def test_one_that_runs_is_asked_for_its_volumes_and_never_refused() -> None:
-    """What a server says against its template today ends nobody who was let in yesterday."""
+def test_running_run_is_tried_only_for_its_volumes_and_never_refused() -> None:
+    """A refusal of its template today does not end a run that was admitted yesterday."""
     container = {"name": "main", "image": "none"}
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     refusal = Invalid([("spec", "no")], "Pod", "team", "x")
@@ -84,7 +84,7 @@ def test_one_that_runs_is_asked_for_its_volumes_and_never_refused() -> None:
         assert (len(trials), refused) == (asked, [])
 
 
-def test_refusal_is_asked_about_again_after_a_growing_pause_until_the_server_allows_it() -> None:
+def test_refused_run_is_tried_again_after_growing_pauses_until_allowed() -> None:
     answers: list[TriedPod | StoreError] = [Invalid([("spec", "no")], "Pod", "team", "x")]
     world, now, asked = World(Policy()), 0, list[int]()
 
@@ -92,7 +92,7 @@ def test_refusal_is_asked_about_again_after_a_growing_pause_until_the_server_all
         asked.append(now // 1000)
         return [answers[-1]] * len(trials)
 
-    tryouts = Tryouts(rehearse)
+    tryouts = DryRuns(rehearse)
     news = [News(kind="Run", gone=False, obj=_run())]
     while now < 40 * 60_000:
         refused = asyncio.run(tryouts.refused(world, news, now))
@@ -110,8 +110,8 @@ def test_refusal_is_asked_about_again_after_a_growing_pause_until_the_server_all
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_refused_run_that_is_deleted_or_stopped_is_not_asked_about_any_more(gone: bool) -> None:
-    tryouts, refusal = Tryouts(_refusing), World(Policy())
+def test_refused_run_is_not_tried_again_once_deleted_or_stopped(gone: bool) -> None:
+    tryouts, refusal = DryRuns(_refusing), World(Policy())
     asyncio.run(tryouts.refused(refusal, [News(kind="Run", gone=False, obj=_run())], 0))
     assert tryouts.next_try == 1000
 
@@ -122,9 +122,9 @@ def test_refused_run_that_is_deleted_or_stopped_is_not_asked_about_any_more(gone
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_refused_run_is_not_refused_again_when_its_deletion_is_in_the_same_news(gone: bool) -> None:
-    """Otherwise its finalizer stayed on it for ever, or a Run that is gone was considered."""
-    tryouts, world = Tryouts(_refusing), World(Policy())
+def test_refused_run_is_not_refused_again_with_its_deletion_in_same_news(gone: bool) -> None:
+    """Otherwise its finalizer would stay for ever, or a deleted Run would be considered."""
+    tryouts, world = DryRuns(_refusing), World(Policy())
     asyncio.run(tryouts.refused(world, [News(kind="Run", gone=False, obj=_run())], 0))
     deleted = _run()
     part(deleted, "metadata")["deletionTimestamp"] = "2026-11-19T02:25:09Z"
@@ -136,7 +136,7 @@ def test_refused_run_is_not_refused_again_when_its_deletion_is_in_the_same_news(
     assert tryouts.next_try is None
 
 
-def test_run_with_more_than_its_bounds_is_refused_for_good_where_no_definition_says_so() -> None:
+def test_run_with_too_many_arguments_is_refused_without_a_trial() -> None:
     container = {"name": "main", "image": "none", "args": ["x"] * 4097}
     run = _run(template={"spec": {"containers": [container]}})
 
@@ -163,7 +163,7 @@ MALLEABLE = {"minTotalGPUs": 16, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTota
         ({"locality": {"groupGPUs": 8}, "malleable": MALLEABLE}, 4, 16),
     ],
 )
-def test_it_is_tried_for_as_many_pods_as_it_needs(
+def test_trial_has_the_pods_and_gpus_that_the_run_needs_to_start(
     spec: dict[str, Any], count: int, gpus: int
 ) -> None:
     [trial] = _tried(_run(**spec), TriedPod(pod={}))[0]
@@ -190,7 +190,7 @@ pods=nonsense                -
 
 
 @pytest.mark.parametrize("row", [each for each in QUOTAS.splitlines() if each and each[0] != "#"])
-def test_a_quota_counts_for_the_whole_gang(row: str) -> None:
+def test_quota_is_checked_for_the_whole_gang(row: str) -> None:
     hard, said = row.split(maxsplit=1)
     name, _, most = hard.partition("=")
     quota: Wire = {"metadata": {"name": "q"}, "spec": {"hard": {name: most}}}
@@ -199,6 +199,6 @@ def test_a_quota_counts_for_the_whole_gang(row: str) -> None:
     found = quota_problem([quota], trial, answer)
     assert (found == "") == (said == "-")
     assert said == "-" or said in found
-    # One that is only for some pods says nothing of ours.
+    # A quota whose scope excludes these pods is ignored.
     quota["spec"] = {"hard": {name: most}, "scopes": ["BestEffort"]}
     assert quota_problem([quota], trial, answer) == ""

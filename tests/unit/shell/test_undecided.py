@@ -1,4 +1,4 @@
-"""A decision that fails about one run leaves that run alone; one about nobody is tried again."""
+"""A decision that fails about one run sets that run aside; one that fails otherwise is retried."""
 
 import pytest
 from tests.unit.shell.plant import START, Plant, followed
@@ -6,20 +6,23 @@ from tests.unit.shell.plant import START, Plant, followed
 from leasehold.adapters.containment import About
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.control.undecided import Undecided
+from leasehold.control.undecided import DecisionFailed
 from leasehold.core.facts import Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE, SECOND, Instant
 from leasehold.core.world.world import World
 from leasehold.ports.store import NotFound, Watch
-from leasehold.shell.ledger import Ledger
-from leasehold.shell.loop import Decider
+from leasehold.shell.ledger.commit import Ledger
+from leasehold.shell.loop.loop import Decider
 from leasehold.sim.scenario.ledger import at_once
 
 
 def failing(*names: str, tends: bool = False) -> Decider:
-    """Fails whenever it would think about these runs: in line, or whatever happens to them."""
+    """Return a decider that fails about these runs until they are quarantined or left alone.
+
+    With `tends`, only leaving them alone helps.
+    """
 
     def deciding(
         world: World,
@@ -34,7 +37,7 @@ def failing(*names: str, tends: bool = False) -> Decider:
         apart = left_alone if tends else quarantined | left_alone
         for uid, run in world.runs.items():
             if run.name in names and uid not in apart:
-                raise Undecided(uid) from ZeroDivisionError("nobody thought of this")
+                raise DecisionFailed(uid) from ZeroDivisionError("nobody thought of this")
         return decide(
             world,
             now=now,
@@ -49,7 +52,7 @@ def failing(*names: str, tends: bool = False) -> Decider:
 
 
 @pytest.mark.parametrize("tends", [False, True])
-def test_a_run_that_cannot_be_thought_about_is_left_alone(tends: bool) -> None:
+def test_run_whose_decision_fails_is_contained_and_others_go_on(tends: bool) -> None:
     plant = Plant(nodes=3, strict=False, decider=failing("bad", tends=tends))
     plant.submit("b/first", lasts=5 * MINUTE)
     plant.wait(MINUTE)
@@ -68,7 +71,7 @@ def test_a_run_that_cannot_be_thought_about_is_left_alone(tends: bool) -> None:
 
 
 def with_steps(most: list[int], failed: list[Instant] | None = None) -> Decider:
-    """Decides with a budget of the last of these numbers of steps, and notes what failed when."""
+    """Return a decider whose step limit is the last of `most`; note in `failed` when it fails."""
 
     def deciding(
         world: World,
@@ -91,7 +94,7 @@ def with_steps(most: list[int], failed: list[Instant] | None = None) -> Decider:
                 left_alone=left_alone,
                 is_strict=is_strict,
             )
-        except Undecided:
+        except DecisionFailed:
             if failed is not None:
                 failed.append(now - START)
             raise
@@ -106,7 +109,7 @@ SWEEP: Wire = {
 }
 
 
-def test_run_whose_decision_takes_too_many_steps_is_put_aside_with_the_reason() -> None:
+def test_run_that_takes_too_many_steps_is_quarantined_with_the_reason() -> None:
     plant = Plant(nodes=3, strict=False, decider=with_steps([300]))
     plant.submit("b/first")
     plant.submit("a/costly", **SWEEP)
@@ -126,7 +129,7 @@ def test_run_whose_decision_takes_too_many_steps_is_put_aside_with_the_reason() 
     assert plant.problems() == []
 
 
-def test_run_that_took_too_many_steps_is_tried_again_as_soon_as_it_is_edited() -> None:
+def test_run_that_took_too_many_steps_is_retried_when_it_is_edited() -> None:
     most = [300]
     plant = Plant(strict=False, decider=with_steps(most))
     plant.submit("a/costly", **SWEEP)
@@ -144,7 +147,7 @@ def test_run_that_took_too_many_steps_is_tried_again_as_soon_as_it_is_edited() -
     assert plant.views()["a/costly"] == ("Running", "Running", 16)
 
 
-def test_run_that_took_too_many_steps_is_tried_again_after_a_growing_pause() -> None:
+def test_run_that_took_too_many_steps_is_retried_after_growing_pauses() -> None:
     most, failed = [300], list[Instant]()
     plant = Plant(strict=False, decider=with_steps(most, failed))
     plant.submit("a/costly", **SWEEP)
@@ -157,8 +160,8 @@ def test_run_that_took_too_many_steps_is_tried_again_after_a_growing_pause() -> 
     assert len(plant.contained) == 1, "what is known already is not told again"
 
 
-def test_elastic_run_with_thousands_of_widths_takes_few_steps_and_grows_as_far_as_it_can() -> None:
-    """Each width was tried, the widest first: two hundred such runs made a turn of 15 s."""
+def test_elastic_run_with_thousands_of_widths_grows_to_limit_in_few_steps() -> None:
+    """Once, each width was tried, widest first: a turn with two hundred such runs took 15 s."""
     taken: list[int] = []
 
     def count(world: World, _: Turn) -> None:
@@ -179,8 +182,8 @@ def test_elastic_run_with_thousands_of_widths_takes_few_steps_and_grows_as_far_a
     assert 0 < max(taken) < 2_000
 
 
-def test_sweep_that_never_started_is_looked_at_as_a_whole() -> None:
-    """Each turn looked at each of 4,096 waiting groups: thousands of sweeps may wait."""
+def test_sweep_that_never_started_takes_few_steps_each_turn() -> None:
+    """Once, each turn checked each of 4,096 waiting groups, and thousands of sweeps may wait."""
     taken: list[dict[Uid, int]] = []
     plant = Plant(
         nodes=3, decider=followed(decide, lambda world, _: taken.append(dict(world.steps.by_run)))
@@ -199,7 +202,7 @@ def test_sweep_that_never_started_is_looked_at_as_a_whole() -> None:
     assert all(steps.get(uid, 0) < 1_000 for steps in taken for uid in waiting), taken
 
 
-def test_a_run_is_tried_again_when_it_is_deleted() -> None:
+def test_run_whose_decision_fails_can_be_deleted() -> None:
     plant = Plant(strict=False, decider=failing("bad"))
     plant.submit("a/bad")
     plant.wait(MINUTE)
@@ -209,14 +212,14 @@ def test_a_run_is_tried_again_when_it_is_deleted() -> None:
         at_once(plant.store.get("Run", "a", "bad"))
 
 
-def test_a_decision_that_fails_about_nobody_stops_binding_and_is_tried_again() -> None:
+def test_decision_failure_without_a_run_stops_binding_and_is_retried() -> None:
     broken = [True]
 
-    def spoil_it(_: World, __: Turn) -> None:
+    def fail_if_broken(_: World, __: Turn) -> None:
         if broken:
             raise ZeroDivisionError("nobody thought of this")
 
-    plant = Plant(strict=False, decider=followed(decide, spoil_it))
+    plant = Plant(strict=False, decider=followed(decide, fail_if_broken))
     plant.wait(10 * MINUTE)
     assert plant.controller.trouble.startswith("no decision can be taken (ZeroDivisionError)")
     assert [about for about, _ in plant.contained] == [About("Task", "controller")]
@@ -226,14 +229,14 @@ def test_a_decision_that_fails_about_nobody_stops_binding_and_is_tried_again() -
     assert plant.controller.trouble == ""
 
 
-def test_where_we_look_for_defects_the_first_one_stops_everything() -> None:
+def test_failed_decision_stops_everything_in_strict_mode() -> None:
     plant = Plant(decider=failing("bad"))
     plant.submit("a/bad")
     with pytest.raises(ZeroDivisionError):
         plant.wait(MINUTE)
 
 
-def test_whoever_brings_the_news_and_fails_once_stops_nothing() -> None:
+def test_one_failure_of_a_watch_does_not_stop_the_controller() -> None:
     plant = Plant(nodes=2, strict=False)
     plant.submit("a/one")
     plant.wait(MINUTE)
@@ -260,7 +263,7 @@ def test_whoever_brings_the_news_and_fails_once_stops_nothing() -> None:
     assert plant.controller.trouble == ""
 
 
-def test_what_is_done_between_turns_and_fails_stops_nothing() -> None:
+def test_failing_work_between_turns_does_not_stop_the_controller() -> None:
     plant = Plant(nodes=2, strict=False)
     tries: list[int] = []
 

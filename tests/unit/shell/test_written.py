@@ -1,4 +1,4 @@
-"""What is written of statuses and plans, and when: not on every tick, and not too rarely."""
+"""Statuses and plans are written when they have changed enough: not on every tick."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import MINUTE
-from leasehold.shell.effects import _is_news
+from leasehold.shell.loop.effects import _is_news
 from leasehold.sim.scenario.runner import run_scenario
 
 STORY = """\
@@ -39,7 +39,7 @@ PLAN = Reservation(
 )
 
 
-def test_an_object_made_again_gets_a_status_of_its_own(tmp_path: Path) -> None:
+def test_recreated_object_gets_its_own_status(tmp_path: Path) -> None:
     (tmp_path / "story.yaml").write_text(STORY, encoding="utf-8")
     assert run_scenario(tmp_path / "story.yaml", out=tmp_path, echo=lambda _: None).code == 0
     lines = (tmp_path / "objects.jsonl").read_text(encoding="utf-8").splitlines()
@@ -49,7 +49,7 @@ def test_an_object_made_again_gets_a_status_of_its_own(tmp_path: Path) -> None:
     assert status["Run"]["phase"] == "Pending"
 
 
-def test_a_plan_is_written_when_it_changes_by_more_than_a_minute() -> None:
+def test_plan_is_written_when_its_start_moves_by_more_than_a_minute() -> None:
     assert _is_news(None, PLAN)
     assert not _is_news(PLAN, PLAN)
     assert not _is_news(PLAN, replace(PLAN, starts=61 * MINUTE))
@@ -60,6 +60,6 @@ def test_a_plan_is_written_when_it_changes_by_more_than_a_minute() -> None:
     assert _is_news(PLAN, replace(PLAN, nodes=("a-00",)))
 
 
-def test_a_start_that_is_read_back_is_written_as_it_is() -> None:
+def test_start_by_preemption_is_written_even_if_it_moves_by_a_millisecond() -> None:
     cuts = replace(PLAN, confidence=Confidence.CUTS)
     assert _is_news(cuts, replace(cuts, starts=60 * MINUTE - 1))

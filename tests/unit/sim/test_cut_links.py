@@ -1,4 +1,4 @@
-"""Nodes with a link of their own that is cut, and nodes whose GPUs break: what is told of them."""
+"""Nodes whose own link is cut, nodes whose GPUs break, and what the store shows of them."""
 
 import pytest
 from tests.unit.sim.test_nodes import START, Site, ended
@@ -14,7 +14,7 @@ from leasehold.sim.nodes import MISSED_AFTER, SimFleet
 
 
 class LinkedSite(Site):
-    """As `Site`, with a link for each node; two nodes of 8 GPUs."""
+    """A `Site` of two nodes of 8 GPUs, with a link for each node."""
 
     def __init__(self, *, fence: int | None = None) -> None:
         self.kernel = Kernel(START)
@@ -47,7 +47,7 @@ class LinkedSite(Site):
         self.kernel.settle()
 
 
-def test_one_node_is_cut_off_and_the_others_are_heard() -> None:
+def test_disconnected_node_does_not_affect_other_nodes() -> None:
     site = LinkedSite()
     site.fleet.assign("run-1", (Work(lasts=MINUTE),), per_group=False)
     for index in range(2):
@@ -62,9 +62,7 @@ def test_one_node_is_cut_off_and_the_others_are_heard() -> None:
 
 
 @pytest.mark.parametrize(("requests", "ready"), [(True, False), (False, True)])
-def test_who_says_nothing_for_long_is_missed_and_who_only_hears_nothing_is_not(
-    requests: bool, ready: bool
-) -> None:
+def test_mute_node_becomes_not_ready_and_deaf_node_stays_ready(requests: bool, ready: bool) -> None:
     site = LinkedSite()
     site.cut("a-00", requests=requests)
     site.at(MISSED_AFTER - 1)
@@ -76,7 +74,7 @@ def test_who_says_nothing_for_long_is_missed_and_who_only_hears_nothing_is_not(
     assert site.node("a-00").ready
 
 
-def test_a_deaf_node_starts_nothing_and_stops_nothing_until_it_hears() -> None:
+def test_deaf_node_starts_and_stops_nothing_until_it_is_reconnected() -> None:
     site = LinkedSite()
     site.create("r-1-g0-p0", gpus=4)
     site.cut("a-00", requests=False)
@@ -87,14 +85,14 @@ def test_a_deaf_node_starts_nothing_and_stops_nothing_until_it_hears() -> None:
     site.at(MINUTE)
     assert site.pod("r-1-g0-p1").phase is PodPhase.PENDING
     assert not site.is_gone("r-2-g0-p2")
-    assert site.fleet.busy_nodes() == ["a-00"]  # what was removed by force lives on
+    assert site.fleet.busy_nodes() == ["a-00"]  # the pod that was deleted by force still runs
     site.heal("a-00")
     assert site.pod("r-1-g0-p1").phase is PodPhase.RUNNING
     assert site.is_gone("r-2-g0-p2")
     assert site.fleet.breaches == []
 
 
-def test_a_mute_node_starts_what_it_hears_of_and_tells_it_later() -> None:
+def test_mute_node_starts_pods_and_reports_them_later() -> None:
     site = LinkedSite()
     site.cut("a-00", answers=False)
     site.create("r-1-g0-p0")
@@ -106,7 +104,7 @@ def test_a_mute_node_starts_what_it_hears_of_and_tells_it_later() -> None:
     assert site.pod("r-1-g0-p0").phase is PodPhase.RUNNING
 
 
-def test_who_is_cut_off_fences_itself_in_time() -> None:
+def test_disconnected_node_fences_itself_in_time() -> None:
     site = LinkedSite(fence=20 * SECOND)
     site.create("r-1-g0-p0")
     site.cut("a-00")
@@ -118,7 +116,7 @@ def test_who_is_cut_off_fences_itself_in_time() -> None:
     assert site.is_gone("r-1-g0-p0")
 
 
-def test_a_node_that_died_behind_the_cut_is_not_brought_back_by_healing_it() -> None:
+def test_node_that_died_while_disconnected_stays_dead_once_reconnected() -> None:
     site = LinkedSite()
     site.cut("a-00")
     site.fleet.set_node("a-00", NodeIs.DEAD)
@@ -128,7 +126,7 @@ def test_a_node_that_died_behind_the_cut_is_not_brought_back_by_healing_it() -> 
     assert not site.node("a-00").ready
 
 
-def test_gpus_break_and_are_mended() -> None:
+def test_broken_and_repaired_gpus_change_the_nodes_gpu_count() -> None:
     site = Site()
     for left in (7, 0, 8):
         site.fleet.set_gpus("a-00", left)
@@ -138,21 +136,21 @@ def test_gpus_break_and_are_mended() -> None:
     assert site.fleet.effects["gpu-break in use"] == 0
 
 
-def test_what_ran_on_a_gpu_that_broke_ends_if_it_is_said_and_goes_on_otherwise() -> None:
+def test_pods_on_broken_gpus_end_only_if_an_exit_code_is_given() -> None:
     site = Site()
     for index in range(4):
         site.create(f"r-1-g0-p{index}", gpus=2)
     site.fleet.set_gpus("a-00", 5, 7)
     site.kernel.settle()
     ends = [site.pod(f"r-1-g0-p{index}").exit_code for index in range(4)]
-    assert ends == [None, None, 7, 7]  # three GPUs, and those that are whole go with them
+    assert ends == [None, None, 7, 7]  # three GPUs broke, and both pods on them end whole
     site.fleet.set_gpus("a-00", 1)
     site.kernel.settle()
     assert site.pod("r-1-g0-p0").phase is PodPhase.RUNNING
     assert site.fleet.effects["gpu-break in use"] == 2
 
 
-def test_a_pod_that_has_no_gpus_left_is_refused_and_is_no_breach() -> None:
+def test_pod_without_enough_whole_gpus_is_refused_without_a_breach() -> None:
     site = Site()
     site.fleet.set_gpus("a-00", 7)
     site.create("r-1-g0-p0")

@@ -1,4 +1,4 @@
-"""What the checks of a leader's attention let pass, and what they do not."""
+"""The checks that a leader keeps up with changes: what they accept, and what they report."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,16 @@ from tests.unit.records import a_lease
 
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Cause, Closed, Closure, Node, Pod, PodPhase, Why
+from leasehold.core.facts import Cause, Closed, Closure, ClosureReason, Node, Pod, PodPhase
 from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.world.world import World
 from leasehold.ports.store import Answers, Delete, Store, Unavailable, Write
+from leasehold.sim.faults.check_progress import ProgressCheck
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once
-from leasehold.sim.storm.keeping_up import KeepingUp
 
 POD: Wire = {
     "apiVersion": "v1",
@@ -34,12 +34,12 @@ class Refusing(MemoryStore):
 
 
 class Watched:
-    """A process called c1, and what is found wrong with it."""
+    """A process called c1, and the problems found with it."""
 
     def __init__(self, kind: type[MemoryStore] = MemoryStore) -> None:
         self.wrong: list[str] = []
         process = Kernel(0).process("c1")
-        self.checks = KeepingUp(self.wrong.append)
+        self.checks = ProgressCheck(self.wrong.append)
         self.inner = kind(process.tasks, process.clock, on_change=self.checks.on_change)
         self.store: Store = self.checks.around(self.inner, "c1")
         self.world = World(Policy())
@@ -58,7 +58,7 @@ def unwanted(**said: object) -> Pod:
 REMOVE = Delete("Pod", "t", "p", "u", 30_000, None)
 
 
-def test_a_pod_that_nobody_wants_is_to_be_removed_by_the_next_turn() -> None:
+def test_unwanted_pod_must_be_deleted_by_the_next_turn() -> None:
     watched = Watched()
     watched.world.put_pod(unwanted())
     assert watched.turn() == []
@@ -68,14 +68,16 @@ def test_a_pod_that_nobody_wants_is_to_be_removed_by_the_next_turn() -> None:
 @pytest.mark.parametrize(
     "said", [{"deleting": True}, {"phase": PodPhase.SUCCEEDED}, {"phase": PodPhase.FAILED}]
 )
-def test_one_that_goes_or_has_ended_is_left(said: dict[str, object]) -> None:
+def test_unwanted_pod_that_is_deleted_or_ended_needs_no_deletion(said: dict[str, object]) -> None:
     watched = Watched()
     watched.world.put_pod(unwanted(**said))
     assert [watched.turn(), watched.turn()] == [[], []]
 
 
 @pytest.mark.parametrize(("grace", "found"), [(0, []), (30_000, ["UnwantedPodsGo"])])
-def test_one_whose_node_is_dead_has_no_grace(grace: int, found: list[str]) -> None:
+def test_unwanted_pod_on_a_deleted_node_must_be_deleted_without_grace(
+    grace: int, found: list[str]
+) -> None:
     watched = Watched()
     watched.world.put_pod(unwanted(deleting=True))
     watched.world.drop_node("n")
@@ -84,7 +86,7 @@ def test_one_whose_node_is_dead_has_no_grace(grace: int, found: list[str]) -> No
     assert watched.turn() == found
 
 
-def test_who_was_refused_must_try_in_every_turn() -> None:
+def test_leader_with_a_refused_deletion_must_retry_in_every_turn() -> None:
     watched = Watched(Refusing)
     watched.world.put_pod(unwanted())
     assert watched.turn() == []
@@ -94,25 +96,25 @@ def test_who_was_refused_must_try_in_every_turn() -> None:
     assert watched.turn() == ["UnwantedPodsGo"]
 
 
-def test_who_was_answered_may_wait() -> None:
+def test_leader_with_an_answered_deletion_may_wait() -> None:
     watched = Watched()
     watched.world.put_pod(unwanted())
-    at_once(watched.store.write_all([REMOVE]))  # there is none: it is done
+    at_once(watched.store.write_all([REMOVE]))  # there is no such pod: the deletion has succeeded
     assert [watched.turn(), watched.turn(), watched.turn()] == [[], [], []]
 
 
-def test_what_it_was_shown_it_knows() -> None:
+def test_leader_must_know_a_pod_that_it_was_shown() -> None:
     watched = Watched()
     made = at_once(watched.inner.create(POD))
-    assert [watched.turn(), watched.turn()] == [[], []]  # nobody has shown it
+    assert [watched.turn(), watched.turn()] == [[], []]  # no answer has shown it to the leader
     at_once(watched.store.list("Pod"))
-    assert watched.turn() == []  # it came after the news of this turn were read
+    assert watched.turn() == []  # it was shown after this turn's news had been read
     assert watched.turn() == ["KnowsWhatIsThere"]
     watched.world.put_pod(pod_from_wire(made))
     assert watched.turn() == []
 
 
-def test_what_it_was_shown_to_be_gone_it_does_not_believe_in() -> None:
+def test_leader_must_forget_a_pod_that_it_was_shown_to_be_gone() -> None:
     watched = Watched()
     watched.world.put_pod(pod_from_wire(at_once(watched.inner.create(POD))))
     at_once(watched.inner.delete("Pod", "t", "p", uid=None, grace_ms=0))
@@ -124,7 +126,7 @@ def test_what_it_was_shown_to_be_gone_it_does_not_believe_in() -> None:
     assert watched.turn() == []
 
 
-def test_a_new_world_begins_anew() -> None:
+def test_checks_start_again_with_a_new_world() -> None:
     watched = Watched()
     watched.world.put_pod(unwanted())
     watched.turn()
@@ -135,7 +137,7 @@ def test_a_new_world_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(("is_told_to_go", "found"), [(True, []), (False, ["LossesAreReal"])])
-def test_a_pod_that_is_said_to_be_deleted_was_told_to_go(
+def test_lease_closed_for_deletion_needs_a_pod_that_was_deleted(
     is_told_to_go: bool, found: list[str]
 ) -> None:
     watched = Watched()
@@ -144,7 +146,7 @@ def test_a_pod_that_is_said_to_be_deleted_was_told_to_go(
     at_once(watched.inner.create({**POD, "metadata": place}))
     if is_told_to_go:
         at_once(watched.inner.delete("Pod", lease.namespace, lease.pod, uid=None, grace_ms=30_000))
-    why = Why(reason=Closed.FAIL)
+    why = ClosureReason(reason=Closed.FAIL)
     closure = Closure(why=why, at=lease.start, batch=2, cause=Cause.DELETED)
     at_once(watched.inner.create(lease_to_wire(lease)))
     status = lease_status(replace(lease, closed=closure))
@@ -153,7 +155,9 @@ def test_a_pod_that_is_said_to_be_deleted_was_told_to_go(
 
 
 @pytest.mark.parametrize(("is_dead", "found"), [(True, ["DeadHoldNothing"]), (False, [])])
-def test_a_lease_on_a_dead_node_is_closed_by_the_next_turn(is_dead: bool, found: list[str]) -> None:
+def test_lease_on_a_dead_node_must_be_closed_by_the_next_turn(
+    is_dead: bool, found: list[str]
+) -> None:
     watched = Watched()
     watched.world.fold_open(a_lease(1, 0, node="n"))
     assert [watched.turn(), watched.turn()] == [[], []]

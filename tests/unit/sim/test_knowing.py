@@ -1,4 +1,4 @@
-"""The comparison of a leader's World with what a fresh controller reads."""
+"""The comparison of a leader's World with what a new controller reads from the store."""
 
 from msgspec.structs import replace
 from tests.unit.shell.plant import Plant
@@ -7,16 +7,16 @@ from leasehold.adapters.objects.storage import Change, encode
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE
-from leasehold.shell.recover import WATCHED
+from leasehold.shell.loop.recover import WATCHED
+from leasehold.sim.faults.check_knowledge import INVARIANT, SuccessorCheck
 from leasehold.sim.scenario.ledger import at_once, objects_of
-from leasehold.sim.storm.knowing import INVARIANT, Successors
 
 ALL = dict.fromkeys(WATCHED, 1 << 60)
 
 
 def compared(plant: Plant, shown: dict[str, int], *, folded: bool = True) -> list[str]:
     wrong: list[str] = []
-    checks = Successors(plant.store, plant.user.clock, Labels(), wrong.append)
+    checks = SuccessorCheck(plant.store, plant.user.clock, Labels(), wrong.append)
     for kind in WATCHED:
         key = (kind, "", "any")
         checks.on_change(Change(1, "ADDED", key, encode({"kind": kind, "metadata": {}})))
@@ -33,11 +33,11 @@ def busy() -> Plant:
     return plant
 
 
-def test_leader_that_read_everything_from_the_store_is_right() -> None:
+def test_leader_that_read_everything_from_the_store_passes() -> None:
     assert compared(busy(), ALL) == []
 
 
-def test_leader_with_another_spec_of_a_run_is_told_the_field_that_differs() -> None:
+def test_leader_with_another_spec_of_a_run_is_reported_with_the_field() -> None:
     plant = busy()
     run = plant.world.runs[plant.world.uid_of["b/two"]]
     plant.world.put_run(replace(run, spec=replace(run.spec, max_duration=MINUTE)))
@@ -49,7 +49,7 @@ def test_leader_with_another_spec_of_a_run_is_told_the_field_that_differs() -> N
     assert compared(plant, ALL, folded=False) == []
 
 
-def test_leader_with_a_budget_that_is_not_stored_is_wrong() -> None:
+def test_leader_with_a_budget_unlike_the_stored_one_is_reported() -> None:
     plant = busy()
     budget = plant.world.budgets["a/a"]
     plant.world.put_budget(replace(budget, parents=("org:other",)))
@@ -59,7 +59,7 @@ def test_leader_with_a_budget_that_is_not_stored_is_wrong() -> None:
     assert "parents of Budget a/a as ('org:other',)" in said
 
 
-def test_leader_with_a_lease_that_is_not_stored_is_wrong() -> None:
+def test_leader_with_a_lease_unlike_the_stored_one_is_reported() -> None:
     plant = busy()
     name = next(name for name, lease in plant.world.leases.items() if lease.is_open)
     plant.world.leases[name] = replace(plant.world.leases[name], slots=(7, 6))
@@ -67,8 +67,8 @@ def test_leader_with_a_lease_that_is_not_stored_is_wrong() -> None:
     assert [said for said in compared(plant, {}) if f"slots of lease {name}" in said]
 
 
-def test_leader_that_still_knows_a_run_that_is_gone_is_not_asked_about_its_book() -> None:
-    """A reader that has no Run cannot know that the lost pod was a group of its own."""
+def test_leader_that_still_knows_a_deleted_run_passes() -> None:
+    """A reader without the Run cannot know that the lost pod was a separate group."""
     plant = Plant(nodes=3)
     plant.submit(
         "a/sweep",

@@ -1,4 +1,4 @@
-"""The ledger as it is read out of a store: followed from its head, orphans left aside."""
+"""The ledger as read from a store: batches are followed from the head, and orphans ignored."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ ORPHAN = batch(1, "a-99", GENESIS)
 SECOND = batch(2, "a-01", str(FIRST["digest"]))
 
 
-def test_batches_that_no_head_names_are_no_part_of_the_ledger(tmp_path: Path) -> None:
+def test_batches_that_the_head_does_not_lead_to_are_ignored(tmp_path: Path) -> None:
     store = store_with([ORPHAN, FIRST, SECOND], seq=2, digest=SECOND["digest"])
     assert ledger_lines(store) == [FIRST, SECOND]
     assert ledger_problems(store) == []
@@ -53,12 +53,12 @@ def test_batches_that_no_head_names_are_no_part_of_the_ledger(tmp_path: Path) ->
     ]  # fmt: skip
 
 
-def test_a_missing_batch_is_named() -> None:
+def test_missing_batch_is_reported() -> None:
     store = store_with([SECOND], seq=2, digest=SECOND["digest"])
     assert ledger_problems(store) == ["the head is at batch 2, and 1 batches lead to it"]
 
 
-def test_a_store_without_a_ledger_has_an_empty_one() -> None:
+def test_store_without_a_ledger_has_no_ledger_problems() -> None:
     process = Kernel(START).process("user")
     store = MemoryStore(process.tasks, process.clock)
     assert ledger_problems(store) == []

@@ -1,4 +1,4 @@
-"""Simulated kubelets: what becomes of a Pod, on a machine that lives, is silent, or dies."""
+"""Simulated kubelets: what happens to a Pod on a machine that lives, is silent, or dies."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
@@ -20,11 +20,11 @@ from leasehold.core.objects.pod import (
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import NotFound, Store
-from leasehold.sim.around import READS, StoreAround
 from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.nodes import OPENED, SimFleet
+from leasehold.sim.store_wrapper import READS, StoreAround
 
 START = 1_767_225_600_000
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def ended(pod: Pod) -> tuple[PodPhase, int | None, int | None]:
 RANK = ("run-1", 0, 0)
 
 
-def test_a_pod_that_is_still_to_be_bound_runs_nowhere() -> None:
+def test_unbound_pod_runs_only_once_it_is_bound() -> None:
     site = Site()
     site.create("x-1-g0-p0", bound=False)
     site.at(MINUTE)
@@ -129,7 +129,7 @@ def test_a_pod_that_is_still_to_be_bound_runs_nowhere() -> None:
     assert site.pod("x-1-g0-p0").phase is PodPhase.RUNNING
 
 
-def test_a_new_pod_runs_at_once_and_ends_when_its_work_is_done() -> None:
+def test_new_pod_runs_at_once_and_ends_when_its_work_is_done() -> None:
     site = Site()
     site.fleet.assign("run-1", (Work(lasts=HOUR),), per_group=False)
     site.create("r-1-g0-p0")
@@ -140,11 +140,13 @@ def test_a_new_pod_runs_at_once_and_ends_when_its_work_is_done() -> None:
     assert ended(site.pod("r-1-g0-p0")) == (PodPhase.SUCCEEDED, 0, HOUR)
 
 
-def test_what_ends_while_others_start_and_writes_are_slow_is_told() -> None:
-    """Its end was noticed when the fourth one started, and nobody said so: it seemed to run for
-    ever, also when it had been told to go."""
+def test_end_of_pod_is_reported_though_writes_are_slow_and_others_start() -> None:
+    """Once, its end was noticed when the fourth pod started, and never reported.
+
+    The pod seemed to run for ever, even after it was deleted.
+    """
     site = Site(slow=True)
-    site.at(MINUTE)  # its nodes are there
+    site.at(MINUTE)  # the nodes exist by now
     site.fleet.assign("run-1", (Work(lasts=12 * SECOND),), per_group=False)
     for after, run in enumerate(("run-1", "run-2", "run-3", "run-4")):
         site.at(MINUTE + after * 9 * SECOND // 2)
@@ -168,7 +170,7 @@ def test_work_lasts_from_the_start_of_the_attempt_and_not_of_the_pod() -> None:
     assert ended(site.pod("r-2-g0-p1")) == (PodPhase.FAILED, 7, 2 * HOUR)
 
 
-def test_groups_that_start_alone_count_alone() -> None:
+def test_separate_groups_work_from_their_own_start() -> None:
     site = Site()
     site.fleet.assign("run-1", (Work(lasts=HOUR),), per_group=True)
     site.create("r-1-g0-p0")
@@ -179,7 +181,7 @@ def test_groups_that_start_alone_count_alone() -> None:
     assert ended(site.pod("r-2-g1-p0"))[2] == HOUR + MINUTE
 
 
-# stops, grace, lasts -> when it is gone after a signal at one minute, how the process ended
+# stops, grace, lasts -> when the pod is gone after a signal at one minute
 @pytest.mark.parametrize(
     ("stops", "grace", "lasts", "gone"),
     [
@@ -189,7 +191,7 @@ def test_groups_that_start_alone_count_alone() -> None:
         (HOUR, 30 * SECOND, MINUTE + 5 * SECOND, MINUTE + 5 * SECOND),
     ],
 )
-def test_a_signalled_pod_goes_when_it_stops_or_is_killed(
+def test_deleted_pod_is_gone_when_it_stops_or_is_killed(
     stops: int, grace: int, lasts: int | None, gone: int
 ) -> None:
     site = Site()
@@ -215,7 +217,7 @@ async def _last(following: Callable[[], Coroutine[object, object, object]]) -> P
             return pod_from_wire(getattr(event, "object", None))
 
 
-def test_a_stuck_pod_outlives_the_kill_and_ends_when_it_is_freed() -> None:
+def test_stuck_pod_survives_the_kill_and_ends_when_it_is_freed() -> None:
     site = Site()
     site.create("r-1-g0-p0")
     assert site.fleet.stick_pod(RANK, stuck=True)
@@ -228,7 +230,7 @@ def test_a_stuck_pod_outlives_the_kill_and_ends_when_it_is_freed() -> None:
     assert not site.fleet.stick_pod(RANK, stuck=True)
 
 
-def test_a_second_signal_may_leave_less_time_but_never_more() -> None:
+def test_second_deletion_with_less_grace_shortens_the_time() -> None:
     site = Site()
     site.fleet.assign("run-1", (Work(stops=HOUR),), per_group=False)
     site.create("r-1-g0-p0")
@@ -241,7 +243,7 @@ def test_a_second_signal_may_leave_less_time_but_never_more() -> None:
     assert site.is_gone("r-1-g0-p0")
 
 
-def test_one_pod_exits_with_its_code() -> None:
+def test_pod_exits_once_with_the_given_code() -> None:
     site = Site()
     site.create("r-1-g0-p0")
     site.at(MINUTE)
@@ -251,7 +253,7 @@ def test_one_pod_exits_with_its_code() -> None:
     assert not site.fleet.exit_pod(RANK, 3)
 
 
-def test_the_first_pod_of_the_next_starts_is_rejected_and_nothing_else() -> None:
+def test_first_pod_of_each_of_the_next_starts_is_rejected() -> None:
     site = Site()
     site.fleet.reject_starts(2)
     site.create("r-1-g0-p0")
@@ -270,7 +272,7 @@ def test_the_first_pod_of_the_next_starts_is_rejected_and_nothing_else() -> None
     assert site.pod("r-4-g0-p0").phase is PodPhase.RUNNING
 
 
-def test_what_ends_on_a_silent_node_is_told_later_with_its_time() -> None:
+def test_pod_end_on_a_silent_node_is_reported_later_with_its_time() -> None:
     site = Site()
     site.fleet.assign("run-1", (Work(lasts=HOUR),), per_group=False)
     site.create("r-1-g0-p0")
@@ -286,7 +288,7 @@ def test_what_ends_on_a_silent_node_is_told_later_with_its_time() -> None:
     assert site.node("a-00").ready
 
 
-def test_a_signal_reaches_a_silent_node_when_it_is_heard_again() -> None:
+def test_deletion_reaches_a_silent_node_when_the_node_is_back() -> None:
     site = Site()
     site.fleet.assign("run-1", (Work(stops=10 * SECOND),), per_group=False)
     site.create("r-1-g0-p0")
@@ -301,7 +303,7 @@ def test_a_signal_reaches_a_silent_node_when_it_is_heard_again() -> None:
     assert site.is_gone("r-1-g0-p0")
 
 
-def test_a_dead_node_gives_evidence_and_its_pods_never_report() -> None:
+def test_dead_node_is_fenced_and_its_pods_never_report() -> None:
     site = Site()
     site.fleet.assign("run-1", (Work(lasts=HOUR),), per_group=False)
     site.create("r-1-g0-p0")
@@ -317,7 +319,7 @@ def test_a_dead_node_gives_evidence_and_its_pods_never_report() -> None:
     assert (site.node("a-00").fenced, site.node("a-00").ready) == (False, True)
 
 
-def test_a_terminating_pod_of_a_dead_node_is_collected() -> None:
+def test_deleted_pod_of_a_dead_node_is_removed() -> None:
     site = Site()
     site.create("r-1-g0-p0")
     site.fleet.set_node("a-00", NodeIs.DEAD)
@@ -325,7 +327,7 @@ def test_a_terminating_pod_of_a_dead_node_is_collected() -> None:
     assert site.is_gone("r-1-g0-p0")
 
 
-def test_a_deleted_node_takes_its_pods_along_and_may_come_back_under_its_name() -> None:
+def test_deleted_node_removes_its_pods_and_may_return_with_another_uid() -> None:
     site = Site()
     site.create("r-1-g0-p0")
     uid = site.node("a-00").uid
@@ -336,7 +338,7 @@ def test_a_deleted_node_takes_its_pods_along_and_may_come_back_under_its_name() 
     assert site.do(site.store.list("Pod")).items == []
     with pytest.raises(NotFound):
         site.node("a-00")
-    site.create("r-2-g0-p0")  # somebody was late to hear of it
+    site.create("r-2-g0-p0")  # created by a client that learned late of the deletion
     assert site.is_gone("r-2-g0-p0")
     site.fleet.set_node("a-00", NodeIs.READY)
     site.kernel.settle()
@@ -344,7 +346,7 @@ def test_a_deleted_node_takes_its_pods_along_and_may_come_back_under_its_name() 
     assert site.node("a-00").uid != uid
 
 
-def test_cordons_come_and_go_without_touching_anything() -> None:
+def test_cordon_and_uncordon_affect_no_pod() -> None:
     site = Site()
     site.create("r-1-g0-p0")
     for state, cordoned in ((NodeIs.CORDONED, True), (NodeIs.UNCORDONED, False)):
@@ -355,7 +357,7 @@ def test_cordons_come_and_go_without_touching_anything() -> None:
     assert site.pod("r-1-g0-p0").phase is PodPhase.RUNNING
 
 
-def test_foreign_pods_hold_gpus_and_go() -> None:
+def test_foreign_pods_use_gpus_until_they_are_removed() -> None:
     site = Site()
     for gpus in (2, 5):
         site.fleet.set_foreign("a-01", gpus)
@@ -369,7 +371,7 @@ def test_foreign_pods_hold_gpus_and_go() -> None:
     assert site.do(site.store.list("Pod")).items == []
 
 
-def test_a_rank_that_runs_twice_and_gpus_that_are_not_there_are_breaches() -> None:
+def test_rank_running_twice_and_too_many_gpus_are_breaches() -> None:
     site = Site()
     site.create("r-1-g0-p0", gpus=4)
     assert site.fleet.breaches == []
@@ -377,7 +379,7 @@ def test_a_rank_that_runs_twice_and_gpus_that_are_not_there_are_breaches() -> No
     assert len(site.fleet.breaches) == 2
 
 
-def test_a_pod_removed_by_force_ends_at_once_where_it_can_be_heard() -> None:
+def test_forced_deletion_ends_the_pod_at_once_unless_its_node_is_silent() -> None:
     site = Site()
     site.create("r-1-g0-p0")
     site.delete("r-1-g0-p0", 0)
@@ -390,7 +392,7 @@ def test_a_pod_removed_by_force_ends_at_once_where_it_can_be_heard() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_under_faults_everything_is_told_in_the_end(seed: int) -> None:
+def test_all_changes_are_reported_in_the_end_despite_faults(seed: int) -> None:
     rates = dict.fromkeys(
         ("refuse", "lose-request", "lose-answer", "conflict", "read-refuse", "slow", "watch-lag",
          "watch-repeat", "watch-break"), 0.2,

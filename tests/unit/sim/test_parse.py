@@ -1,4 +1,4 @@
-"""Scenario files: what they may say, and that every mistake is named with its line and remedy."""
+"""Scenario files: what they may contain; every mistake is reported with its line and remedy."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario.parse import START_DEFAULT, load_story, parse_story
 from leasehold.sim.scenario.story import (
@@ -53,13 +53,13 @@ def mistakes(text: str) -> list[tuple[int, str]]:
             for each in caught.value.mistakes]  # fmt: skip
 
 
-def test_every_scenario_of_the_suite_is_read() -> None:
+def test_every_scenario_of_the_suite_can_be_read() -> None:
     files = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
     for file in files:
         assert load_story(file).steps, file
 
 
-def test_a_second_row_of_a_domain_goes_on_counting() -> None:
+def test_second_row_of_a_domain_continues_its_node_numbers() -> None:
     rows = "\n".join(
         f"  - {{domain: {domain}, nodes: 2, gpus: 8, flavor: H, region: r, cluster: c}}"
         for domain in "aba"
@@ -98,7 +98,7 @@ def test_a_second_row_of_a_domain_goes_on_counting() -> None:
          EditEnvelope(envelope="t/t/e", patch={"concurrency": 4})),
     ],
 )  # fmt: skip
-def test_actions(text: str, action: object) -> None:
+def test_each_kind_of_step_is_parsed_to_its_action(text: str, action: object) -> None:
     step = story(text).steps[-1]
     assert (step.at, step.line, step.action) == (HOUR, FIRST, action)
 
@@ -111,14 +111,16 @@ def test_actions(text: str, action: object) -> None:
         ("[{lasts: 1m, exit: 1}, {}]", (Work(lasts=MINUTE, exit_code=1), Work())),
     ],
 )
-def test_work(work: str, works: tuple[Work, ...]) -> None:
+def test_work_of_a_run_is_parsed_to_works_of_its_attempts(
+    work: str, works: tuple[Work, ...]
+) -> None:
     spec = '{owner: "t:one", resources: {gpuType: H, totalGPUs: 8}}'
     action = story(f"submit: {{t/y: {spec}}}, work: {work}").steps[-1].action
     assert isinstance(action, Submit)
     assert action.works == works
 
 
-def test_an_envelope_is_known_from_wherever_it_comes() -> None:
+def test_envelope_is_known_from_any_step_that_defines_it() -> None:
     read = story(
         "budget: {t/u: {owner: u, envelopes: [{name: f, flavor: H, concurrency: 8}]}}",
         "edit: {envelope: t/u/f, name: g}",
@@ -154,7 +156,7 @@ def test_numbers_are_exact_and_may_have_bounds(
     assert action.expectations == (RunIs(line=FIRST, claims=claims, run="t/x"),)
 
 
-# One wrong step each; the mistake is on its line.
+# Each case is one wrong step; the mistake is reported on its line.
 @pytest.mark.parametrize(
     ("step", "said"),
     [
@@ -214,13 +216,13 @@ def test_numbers_are_exact_and_may_have_bounds(
         ("expect: [{reservation: t/x, odds: {t/x: high}}]", "write a whole number"),
     ],
 )
-def test_a_wrong_step_is_named_with_line_and_remedy(step: str, said: str) -> None:
+def test_wrong_step_is_reported_with_line_and_remedy(step: str, said: str) -> None:
     found = mistakes(HEAD + f"  - {{at: 1h, {step}}}\n")
     assert [line for line, _ in found] == [FIRST] * len(found)
     assert said in " | ".join(text for _, text in found)
 
 
-def test_all_mistakes_of_a_file_come_at_once_in_order_of_their_lines() -> None:
+def test_all_mistakes_of_a_file_are_reported_at_once_in_line_order() -> None:
     found = mistakes(
         """\
 titel: x
@@ -237,7 +239,7 @@ steps:
     assert [line for line, _ in found] == [1, 1, 2, 3, 3, 4, 4, 5, 7, 7, 8, 8, 9]
 
 
-# Broken as a whole -> line and what is said.
+# Each case is a file that is broken as a whole, a line, and a message on that line.
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
@@ -255,12 +257,12 @@ steps:
         ("title: x\nfleet: []\nsteps:\n  - at: 1:30\n", 4, "put it in quotes"),
     ],
 )
-def test_a_file_that_is_no_story(text: str, line: int, said: str) -> None:
+def test_file_that_is_not_a_story_is_reported_with_line(text: str, line: int, said: str) -> None:
     found = mistakes(text)
     assert any(at == line and said in what for at, what in found), found
 
 
-def test_budgets_whose_parents_go_in_a_circle_are_a_mistake() -> None:
+def test_budgets_with_cyclic_parents_are_reported() -> None:
     both = "".join(
         f"  t/{name}: {{owner: {name}, parents: [{parent}], envelopes: []}}\n"
         for name, parent in ("pq", "qp")
@@ -269,7 +271,7 @@ def test_budgets_whose_parents_go_in_a_circle_are_a_mistake() -> None:
     assert [line for line, _ in found] == [5, 6]
 
 
-def test_owners_with_colons_and_instants_stay_texts() -> None:
+def test_owners_with_colons_stay_text_and_start_is_parsed() -> None:
     text = HEAD.replace('"t:one"', "t:one").replace(
         "steps:", 'start: "2026-11-02T00:00:00Z"\nsteps:'
     )

@@ -1,4 +1,4 @@
-"""The jobs of an exported ledger are those that were played, as far as a ledger can tell."""
+"""The jobs read from an exported ledger are those that were played, as far as a ledger shows."""
 
 import json
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from leasehold.core.facts import Node
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
 from leasehold.sim.replay.jobs import UNFINISHED, Job, all_known
 from leasehold.sim.replay.past import read_past
-from leasehold.sim.replay.player import Habits, Setting, play
+from leasehold.sim.replay.player import JobBehaviour, Setting, play
 from leasehold.sim.scenario.ledger import write_ledger
 
 START = 1_500_000_000_000
@@ -54,11 +54,11 @@ def setting() -> Setting:
 
 
 def exported(folder: Path, jobs: Sequence[Job] = JOBS) -> Path:
-    write_ledger(play(setting(), jobs, Habits(known=all_known())).store, folder)
+    write_ledger(play(setting(), jobs, JobBehaviour(known=all_known())).store, folder)
     return folder / "ledger.jsonl"
 
 
-def test_the_jobs_of_a_ledger_are_those_that_ran(tmp_path: Path) -> None:
+def test_jobs_read_from_a_ledger_are_those_that_ran(tmp_path: Path) -> None:
     past = read_past([exported(tmp_path)])
 
     found = [(each.gpus, each.submit - START, each.duration) for each in past.workload.jobs]
@@ -72,7 +72,7 @@ def test_the_jobs_of_a_ledger_are_those_that_ran(tmp_path: Path) -> None:
     assert (budget.owner, budget.envelopes[0].concurrency) == ("org:a", 16)
 
 
-def test_the_replay_of_a_replay_is_the_same_ledger(tmp_path: Path) -> None:
+def test_replay_of_a_replay_ends_at_the_same_instant(tmp_path: Path) -> None:
     first = exported(tmp_path / "first")
     jobs = read_past([first]).workload.jobs
 
@@ -84,7 +84,7 @@ def test_the_replay_of_a_replay_is_the_same_ledger(tmp_path: Path) -> None:
     )
 
 
-def test_work_that_was_done_again_counts_once(tmp_path: Path) -> None:
+def test_work_repeated_after_a_preemption_counts_once(tmp_path: Path) -> None:
     def budget(owner: str) -> object:
         envelope = {"name": "own", "flavor": "V100", "concurrency": 8}
         metadata = {"namespace": owner, "name": owner}
@@ -101,7 +101,7 @@ def test_work_that_was_done_again_counts_once(tmp_path: Path) -> None:
         job(2, 8, 1, 2 * HOUR),
         Job(line=3, name="job-3", owner="org:b", gpus=8, submit=START + 5 * MINUTE, duration=HOUR),
     ]
-    played = play(shared, jobs, Habits(checkpoint=HOUR))
+    played = play(shared, jobs, JobBehaviour(checkpoint=HOUR))
     assert [course.preemptions for course in played.courses] == [0, 1, 0]
     write_ledger(played.store, tmp_path)
 
@@ -111,7 +111,7 @@ def test_work_that_was_done_again_counts_once(tmp_path: Path) -> None:
     assert [each.duration for each in past.workload.jobs] == [2 * HOUR, 2 * HOUR, HOUR]
 
 
-def test_part_of_a_ledger_needs_the_fleet_and_budgets_of_files(tmp_path: Path) -> None:
+def test_part_of_a_ledger_needs_fleet_and_budgets_from_files(tmp_path: Path) -> None:
     path = exported(tmp_path)
     later = tmp_path / "later.jsonl"
     lines = path.read_text().splitlines(keepends=True)
@@ -127,7 +127,7 @@ def test_part_of_a_ledger_needs_the_fleet_and_budgets_of_files(tmp_path: Path) -
     assert len(read_past([later], teams=("org:b",)).workload.jobs) == 0
 
 
-def test_a_job_that_had_not_ended_is_as_long_as_it_had_run(tmp_path: Path) -> None:
+def test_job_still_running_at_the_ledgers_end_lasts_until_then(tmp_path: Path) -> None:
     path = exported(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]))  # until the third job ends, after fifty minutes
@@ -138,7 +138,7 @@ def test_a_job_that_had_not_ended_is_as_long_as_it_had_run(tmp_path: Path) -> No
     assert workload.remarks[UNFINISHED] == 1
 
 
-def test_a_line_that_is_wrong_is_told(tmp_path: Path) -> None:
+def test_wrong_line_of_a_ledger_is_reported_with_its_number(tmp_path: Path) -> None:
     path = exported(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     told = []

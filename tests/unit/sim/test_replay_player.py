@@ -1,4 +1,4 @@
-"""Small workloads on the shipped core, with every figure computed by hand."""
+"""Small workloads on the product's core, with every figure computed by hand."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND, Millis
 from leasehold.sim.replay.figures import ALL, Figures, TeamFigures, figures_of
 from leasehold.sim.replay.jobs import Job, all_known, limits_known
-from leasehold.sim.replay.player import Habits, Played, Setting, play
+from leasehold.sim.replay.player import JobBehaviour, Played, Setting, play
 from leasehold.sim.scenario.ledger import ledger_lines
 
 START = 1_500_000_000_000
@@ -29,7 +29,7 @@ def job(line: int, owner: str, gpus: int, at: Millis, lasts: Millis, **more: int
 
 
 def setting(nodes: int, **concurrency: int) -> Setting:
-    """Nodes of eight GPUs, and a Budget for each owner below `org`."""
+    """Return nodes of eight GPUs, and a Budget for each owner below `org`."""
     return Setting(
         name="a small fleet",
         nodes=tuple(
@@ -69,8 +69,8 @@ QUEUE = [
 ]
 
 
-def test_jobs_of_one_node_wait_for_each_other() -> None:
-    played = play(setting(1, a=8), QUEUE, Habits(known=all_known()))
+def test_jobs_on_one_node_wait_for_each_other() -> None:
+    played = play(setting(1, a=8), QUEUE, JobBehaviour(known=all_known()))
     figures = figures_of(played)
 
     assert waits(played) == [0, 50 * MINUTE, 100 * MINUTE]
@@ -85,17 +85,17 @@ def test_jobs_of_one_node_wait_for_each_other() -> None:
     assert figures.end == "2017-07-14T05:10:00.000Z"  # two and a half hours after the start
 
 
-def test_gpus_in_use_are_means_over_equal_steps() -> None:
+def test_gpus_in_use_are_averages_over_equal_steps() -> None:
     jobs = [job(1, "a", 4, 0, MINUTE), job(2, "a", 2, 30 * SECOND + 500, 59 * SECOND + 500)]
 
-    use = figures_of(play(setting(1, a=8), jobs, Habits())).use
+    use = figures_of(play(setting(1, a=8), jobs, JobBehaviour())).use
 
     assert (use.owners, use.step_seconds, len(use.gpus[0])) == (("org:a",), 1, 90)
     assert [use.gpus[0][step] for step in (0, 29, 30, 31, 59, 60, 89)] == [4, 4, 5, 6, 6, 2, 2]
 
 
-# a uses the whole fleet, half of it paid by b's envelope. b asks for its own half: it has it when
-# its notice is over. Then the run of a that b pays for waits until b is done.
+# a uses the whole fleet, half of it paid by b's envelope. b then needs its own half, and gets it
+# when the notice is over. After that the run of a that b paid for waits until b's job ends.
 TAKEN_BACK = [
     job(1, "a", 8, 0, 2 * HOUR),
     job(2, "a", 8, 1, 2 * HOUR),
@@ -104,8 +104,8 @@ TAKEN_BACK = [
 TAKEN_AT = 5 * MINUTE + LEAD
 
 
-def test_an_owner_that_takes_its_envelope_back_costs_what_was_not_saved() -> None:
-    played = play(setting(2, a=8, b=8), TAKEN_BACK, Habits(checkpoint=6 * MINUTE))
+def test_owner_that_reclaims_its_envelope_costs_the_victims_unsaved_work() -> None:
+    played = play(setting(2, a=8, b=8), TAKEN_BACK, JobBehaviour(checkpoint=6 * MINUTE))
     figures = figures_of(played)
 
     assert [course.preemptions for course in played.courses] == [0, 1, 0]
@@ -122,18 +122,20 @@ def test_an_owner_that_takes_its_envelope_back_costs_what_was_not_saved() -> Non
     )
 
 
-def test_a_job_waits_until_its_start_and_again_when_it_was_preempted() -> None:
+def test_wait_of_a_job_includes_the_wait_after_a_preemption() -> None:
     before = job(0, "a", 16, 0, MINUTE)
 
-    played = play(setting(2, a=8, b=8), [before, *TAKEN_BACK], Habits(checkpoint=HOUR))
+    played = play(setting(2, a=8, b=8), [before, *TAKEN_BACK], JobBehaviour(checkpoint=HOUR))
 
     assert [course.preemptions for course in played.courses] == [0, 0, 1, 0]
     assert waits(played) == [0, MINUTE, MINUTE - 1 + HOUR, LEAD]
     assert played.courses[2].first_start == START + MINUTE
 
 
-def test_a_job_that_saves_when_it_is_told_to_stop_loses_only_what_loading_takes() -> None:
-    played = play(setting(2, a=8, b=8), TAKEN_BACK, Habits(saves_on_stop=True, resume=10 * MINUTE))
+def test_job_that_saves_on_stop_loses_only_the_time_to_load() -> None:
+    played = play(
+        setting(2, a=8, b=8), TAKEN_BACK, JobBehaviour(saves_on_stop=True, resume=10 * MINUTE)
+    )
 
     course = played.courses[1]
     assert (course.preemptions, course.lost) == (1, 0)
@@ -141,15 +143,15 @@ def test_a_job_that_saves_when_it_is_told_to_stop_loses_only_what_loading_takes(
     assert course.ran == 8 * (2 * HOUR + 10 * MINUTE)
 
 
-def test_a_declared_duration_includes_the_time_to_load_a_checkpoint() -> None:
-    played = play(setting(1, a=8), QUEUE, Habits(known=all_known(resume=MINUTE)))
+def test_declared_duration_includes_the_time_to_load_a_checkpoint() -> None:
+    played = play(setting(1, a=8), QUEUE, JobBehaviour(known=all_known(resume=MINUTE)))
 
     declared = [run.spec.max_duration for run in played.world.runs.values()]
     assert declared == [HOUR + MINUTE, HOUR + MINUTE, 31 * MINUTE]
 
 
-def test_a_job_without_checkpoints_fails_when_it_is_preempted() -> None:
-    played = play(setting(2, a=8, b=8), TAKEN_BACK, Habits())
+def test_job_without_checkpoints_fails_when_it_is_preempted() -> None:
+    played = play(setting(2, a=8, b=8), TAKEN_BACK, JobBehaviour())
     figures = figures_of(played)
 
     assert [course.ending for course in played.courses] == [
@@ -160,33 +162,33 @@ def test_a_job_without_checkpoints_fails_when_it_is_preempted() -> None:
     assert played.courses[1].lost == played.courses[1].ran == 8 * (TAKEN_AT - 1)
 
 
-def test_a_job_is_ended_at_the_limit_of_its_row_and_not_at_its_exact_end() -> None:
+def test_job_is_ended_at_the_limit_of_its_row() -> None:
     jobs = [
         job(1, "a", 4, 0, HOUR, limit=30 * MINUTE),
         job(2, "a", 4, 0, HOUR, limit=HOUR),
         job(3, "a", 8, 1, MINUTE),
     ]
 
-    played = play(setting(1, a=8), jobs, Habits(known=limits_known, checkpoint=10 * MINUTE))
+    played = play(setting(1, a=8), jobs, JobBehaviour(known=limits_known, checkpoint=10 * MINUTE))
 
     assert [course.ending for course in played.courses] == ["TimeLimit", "Completed", "Completed"]
     assert [course.preemptions for course in played.courses] == [0, 0, 0]
     assert waits(played)[2] == HOUR - 1
-    # What it had saved is of no use to anybody.
+    # Its saved work is lost, too.
     assert played.courses[0].lost == played.courses[0].ran == 4 * 30 * MINUTE
 
 
-def test_a_job_that_no_fleet_or_budget_holds_never_starts_and_the_replay_ends() -> None:
+def test_job_too_large_or_without_budget_never_starts_and_the_replay_ends() -> None:
     jobs = [job(1, "a", 8, 0, HOUR), job(2, "a", 64, 1, HOUR), job(3, "nobody", 1, 2, HOUR)]
 
-    figures = figures_of(play(setting(1, a=8), jobs, Habits()))
+    figures = figures_of(play(setting(1, a=8), jobs, JobBehaviour()))
 
     assert (figures.total.completed, figures.total.never_started) == (1, 2)
     assert team(figures, "org:nobody").waits is None
     assert team(figures, "org:nobody").curve == ()
 
 
-def test_a_job_wider_than_a_domain_is_made_of_groups() -> None:
+def test_job_wider_than_a_domain_is_split_into_groups() -> None:
     base = setting(3, a=24)
     nodes = tuple(
         Node(name=f"n{i}", flavor="V100", region="r", cluster="c", fabric=f"d{i}", gpus=8)
@@ -194,14 +196,14 @@ def test_a_job_wider_than_a_domain_is_made_of_groups() -> None:
     )
     wide = Setting(base.name, nodes, base.budgets, base.policy)
 
-    played = play(wide, [job(1, "a", 24, 0, HOUR), job(2, "a", 12, 0, HOUR)], Habits())
+    played = play(wide, [job(1, "a", 24, 0, HOUR), job(2, "a", 12, 0, HOUR)], JobBehaviour())
 
     assert [course.ending for course in played.courses] == ["Completed", "Completed"]
     assert waits(played) == [0, HOUR]
 
 
-def test_what_is_played_is_a_ledger_that_verifies() -> None:
-    played = play(setting(2, a=8, b=8), TAKEN_BACK, Habits(checkpoint=6 * MINUTE))
+def test_ledger_of_a_replay_verifies_and_matches_the_courses() -> None:
+    played = play(setting(2, a=8, b=8), TAKEN_BACK, JobBehaviour(checkpoint=6 * MINUTE))
 
     lines = ledger_lines(played.store)
 
@@ -213,9 +215,9 @@ def test_what_is_played_is_a_ledger_that_verifies() -> None:
     assert paid == -sum((at - START) * gpus for at, _, gpus in played.use)
 
 
-def test_the_same_seed_gives_the_same_ledger() -> None:
+def test_same_seed_gives_the_same_ledger() -> None:
     lines = [
-        ledger_lines(play(setting(2, a=8, b=8), TAKEN_BACK, Habits(), seed=seed).store)[-1]
+        ledger_lines(play(setting(2, a=8, b=8), TAKEN_BACK, JobBehaviour(), seed=seed).store)[-1]
         for seed in (1, 1, 2)
     ]
 
@@ -223,9 +225,9 @@ def test_the_same_seed_gives_the_same_ledger() -> None:
     assert lines[0]["digest"] != lines[2]["digest"]
 
 
-def test_progress_counts_the_jobs_that_are_over() -> None:
+def test_progress_counts_the_jobs_that_have_ended() -> None:
     told: list[int] = []
 
-    play(setting(1, a=8), QUEUE, Habits(known=all_known()), progress=told.append)
+    play(setting(1, a=8), QUEUE, JobBehaviour(known=all_known()), progress=told.append)
 
     assert told == [1, 2, 3]

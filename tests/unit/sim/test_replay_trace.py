@@ -1,4 +1,4 @@
-"""Traces become jobs: layouts, column maps, origins of time, and what cannot be read."""
+"""Traces are read as jobs: layouts, column maps, origins of time, and unreadable files."""
 
 import gzip
 from fractions import Fraction
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from leasehold.core.units import HOUR, MINUTE, SECOND, parse_instant
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
 from leasehold.sim.replay.jobs import NEVER_RAN, NO_GPU, ROUNDED, Job, hurried, within
-from leasehold.sim.replay.trace import Reading, read_trace
+from leasehold.sim.replay.trace import TraceFormat, read_trace
 
 SWF = """\
 ; Version: 2.2
@@ -27,10 +27,10 @@ def write(folder: Path, text: str, name: str = "trace.csv") -> Path:
     return path
 
 
-def test_columns_with_our_own_names_need_no_map(tmp_path: Path) -> None:
+def test_columns_with_leasehold_names_need_no_map(tmp_path: Path) -> None:
     path = write(tmp_path, "submit,gpus,duration,owner,limit\n60,2,30,lab,\n0,4,90.5,lab,120\n")
 
-    workload = read_trace(path, Reading())
+    workload = read_trace(path, TraceFormat())
 
     first = Job(
         line=3, name="job-3", owner="lab", gpus=4, submit=0, duration=90_500, limit=120 * SECOND
@@ -39,24 +39,24 @@ def test_columns_with_our_own_names_need_no_map(tmp_path: Path) -> None:
     assert workload.jobs == [first, second]
 
 
-def test_philly_as_merged_is_read_by_its_heading(tmp_path: Path) -> None:
+def test_merged_philly_trace_is_recognized_by_its_heading(tmp_path: Path) -> None:
     path = tmp_path / "philly.csv.gz"
     heading = "job_id,submit_s,submit_time,vc,num_gpus,duration_s,source\n"
     row = "0,1545618,2017-08-18 21:20:18,7f04ca,8,60,muri\n"
     path.write_bytes(gzip.compress((heading + row).encode()))
 
-    (job,) = read_trace(path, Reading(owner="org:{}")).jobs
+    (job,) = read_trace(path, TraceFormat(owner="org:{}")).jobs
 
     assert job.submit == parse_instant("2017-08-18T21:20:18Z")
     assert (job.owner, job.gpus, job.duration) == ("org:7f04ca", 8, MINUTE)
 
 
-def test_openb_takes_its_durations_from_two_columns(tmp_path: Path) -> None:
+def test_openb_trace_takes_durations_from_two_columns(tmp_path: Path) -> None:
     heading = "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
     rows = "p0,1,1000,10,400,100\np1,0,0,10,400,100\np2,1,460,20,,\n"
     path = write(tmp_path, heading + rows)
 
-    workload = read_trace(path, Reading(owner="lab"))
+    workload = read_trace(path, TraceFormat(owner="lab"))
 
     (job,) = workload.jobs
     assert (job.submit, job.duration) == (10 * SECOND, 300 * SECOND)
@@ -64,21 +64,21 @@ def test_openb_takes_its_durations_from_two_columns(tmp_path: Path) -> None:
     assert workload.remarks[NEVER_RAN] == 1
 
 
-def test_a_column_map_names_what_the_heading_does_not(tmp_path: Path) -> None:
+def test_column_map_names_columns_with_other_headings(tmp_path: Path) -> None:
     path = write(tmp_path, "when,long,n,who\n5,60,0.5,ann\n6,60,1,bob\n")
     columns = (("submit", "when"), ("duration", "long"), ("gpus", "n"), ("owner", "who"))
 
-    workload = read_trace(path, Reading(columns=columns, teams=("ann",), epoch=HOUR))
+    workload = read_trace(path, TraceFormat(columns=columns, teams=("ann",), epoch=HOUR))
 
     (job,) = workload.jobs
     assert (job.owner, job.submit, job.gpus) == ("ann", HOUR + 5 * SECOND, 1)
     assert workload.remarks[ROUNDED] == 1
 
 
-def test_swf_counts_from_its_own_start_and_leaves_out_what_never_ran(tmp_path: Path) -> None:
+def test_swf_trace_counts_from_its_own_start_and_omits_jobs_that_never_ran(tmp_path: Path) -> None:
     path = write(tmp_path, SWF, "trace.swf")
 
-    workload = read_trace(path, Reading(owner="lab:g{}"))
+    workload = read_trace(path, TraceFormat(owner="lab:g{}"))
 
     one, two = workload.jobs
     assert (one.submit, one.duration, one.gpus) == (1_000_000_000_000, HOUR, 4)
@@ -107,19 +107,19 @@ def test_swf_counts_from_its_own_start_and_leaves_out_what_never_ran(tmp_path: P
         (SWF + "4 1 2\n", 7, "3 fields"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(
+def test_unreadable_row_is_reported_with_its_line(
     tmp_path: Path, text: str, line: int, words: str
 ) -> None:
     path = write(tmp_path, text)
 
     with pytest.raises(BadFile) as caught:
-        read_trace(path, Reading())
+        read_trace(path, TraceFormat())
 
     assert f"{path}:{line}: " in str(caught.value)
     assert words in str(caught.value)
 
 
-def test_a_file_that_is_no_text_or_half_packed_or_missing_is_told(tmp_path: Path) -> None:
+def test_binary_truncated_or_missing_file_is_reported(tmp_path: Path) -> None:
     half = tmp_path / "half.csv.gz"
     rows = b"submit,gpus,duration,owner\n" + b"1,1,1,a\n" * 1000
     half.write_bytes(gzip.compress(rows)[:-9])
@@ -128,30 +128,30 @@ def test_a_file_that_is_no_text_or_half_packed_or_missing_is_told(tmp_path: Path
     told = []
     for path in (half, binary, tmp_path, tmp_path / "none.csv"):
         with pytest.raises(BadFile) as caught:
-            read_trace(path, Reading())
+            read_trace(path, TraceFormat())
         told.append(caught.value.mistakes[0].problem.value)
 
     assert told[0].startswith("not a whole gzip file")
     assert told[1:] == ["not UTF-8", "a directory", "no such file"]
 
 
-def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_column_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "submit,gpus,duration\n1,1,1\n")
 
     with pytest.raises(BadFile, match="--columns gpus=cards: no such column: name one of: submit"):
-        read_trace(path, Reading(columns=(("gpus", "cards"),)))
+        read_trace(path, TraceFormat(columns=(("gpus", "cards"),)))
 
 
-def test_only_so_many_mistakes_are_told(tmp_path: Path) -> None:
+def test_at_most_ten_mistakes_are_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "submit,gpus,duration,owner\n" + "x,1,1,a\n" * 50)
 
     with pytest.raises(BadFile) as caught:
-        read_trace(path, Reading())
+        read_trace(path, TraceFormat())
 
     assert len(caught.value.mistakes) == 10
 
 
-def test_jobs_of_a_span_are_chosen_and_hurried() -> None:
+def test_jobs_of_a_span_can_be_selected_and_sped_up() -> None:
     jobs = [
         Job(line=n, name=f"j{n}", owner="a", gpus=1, submit=n * MINUTE, duration=1)
         for n in range(5)

@@ -1,4 +1,4 @@
-"""A replica that lags: what it answers was true, and never older than its reader knows."""
+"""A lagging replica: its answers were true once, and are never older than its reader knows."""
 
 import pytest
 
@@ -24,7 +24,7 @@ class Site:
         self.count = 0
 
     def write(self, kind: str, name: str) -> None:
-        """A second passes, and it has one more mark."""
+        """Advance a second, and write the object with the next count."""
         self.kernel.advance_to(self.kernel.now + SECOND)
         namespace = NAMESPACE if kind == KIND else "t"
         self.count += 1
@@ -44,7 +44,7 @@ def count_of(obj: Wire) -> int:
     return int(obj["metadata"]["labels"]["count"])  # type: ignore[call-overload, index]
 
 
-def test_a_get_may_be_answered_with_what_was_so_a_moment_ago() -> None:
+def test_get_may_return_a_slightly_older_version() -> None:
     site = Site()
     for _ in range(20):
         site.write(KIND, "main")
@@ -54,7 +54,7 @@ def test_a_get_may_be_answered_with_what_was_so_a_moment_ago() -> None:
     assert site.replica.effects["stale-read"] > 0
 
 
-def test_other_kinds_are_as_they_are_and_so_is_everything_when_it_has_caught_up() -> None:
+def test_get_is_current_for_other_kinds_and_after_the_lag_is_stopped() -> None:
     site = Site()
     for _ in range(3):
         site.write("Pod", "p")
@@ -65,7 +65,7 @@ def test_other_kinds_are_as_they_are_and_so_is_everything_when_it_has_caught_up(
     assert {count_of(at_once(site.stale.get(KIND, NAMESPACE, "main"))) for _ in range(20)} == {5}
 
 
-def test_what_was_not_there_yet_is_not_found() -> None:
+def test_get_may_miss_an_object_created_a_moment_ago() -> None:
     site = Site()
     site.write("Pod", "p")
     site.kernel.advance_to(site.kernel.now + LAG_MAX)
@@ -76,7 +76,7 @@ def test_what_was_not_there_yet_is_not_found() -> None:
     assert count_of(at_once(site.stale.get(KIND, NAMESPACE, "main"))) == 2
 
 
-def test_a_list_never_goes_back_behind_what_its_reader_has_seen() -> None:
+def test_list_is_never_older_than_what_its_reader_has_seen() -> None:
     site = Site()
     seen, versions = 0, []
     for round_ in range(30):

@@ -1,4 +1,4 @@
-"""Playing a story: what is said when it holds, when it does not, and when the file is wrong."""
+"""Playing a story: the output if it holds, if it does not, and if the file is wrong."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def play(tmp_path: Path, steps: str, *options: str) -> tuple[int, str]:
     return result.exit_code, result.output.replace(f"{file}", "F")
 
 
-def test_a_story_that_holds_is_told_and_leaves_its_ledger(tmp_path: Path) -> None:
+def test_story_that_holds_exits_0_and_leaves_its_ledger(tmp_path: Path) -> None:
     code, told = play(tmp_path, HELD, "--out", str(tmp_path / "out"), "--show", "cover")
     assert code == 0, told
     assert told.startswith("F: A run comes and goes\n")
@@ -63,7 +63,7 @@ def test_a_story_that_holds_is_told_and_leaves_its_ledger(tmp_path: Path) -> Non
     assert {"Budget", "Lease", "LedgerBatch", "LedgerHead", "Node"} <= {kind for kind, _, _ in keys}
 
 
-# One step that does not hold -> what is said of it; its line is the first after the story's head.
+# A step that does not hold, and the message on it; its line is the first after the story's head.
 @pytest.mark.parametrize(
     ("step", "said"),
     [
@@ -93,13 +93,15 @@ def test_a_story_that_holds_is_told_and_leaves_its_ledger(tmp_path: Path) -> Non
          "run t/y refused at [spec.owner] got refused at [spec.owner, spec.resources] ("),
     ],
 )  # fmt: skip
-def test_what_does_not_hold_is_said_with_its_line(tmp_path: Path, step: str, said: str) -> None:
+def test_expectation_that_fails_is_reported_with_its_line(
+    tmp_path: Path, step: str, said: str
+) -> None:
     code, told = play(tmp_path, f"  - {{at: 1m, {step}}}\n", "--quiet")
     assert code == 1
     assert told.startswith(f"F:{STORY.count(chr(10)) + 1}: expected {said}"), told
 
 
-def test_a_wrong_file_is_status_2_and_a_defect_is_one_sentence_and_status_3(
+def test_wrong_file_exits_2_and_a_defect_exits_3_with_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, told = play(tmp_path, "  - {at: 1m, exepct: []}\n")
@@ -114,7 +116,7 @@ def test_a_wrong_file_is_status_2_and_a_defect_is_one_sentence_and_status_3(
     assert (code, told) == (3, "F: a defect in leasehold (RuntimeError): the cat sat on it\n")
 
 
-def test_several_files_have_the_status_of_the_worst(tmp_path: Path) -> None:
+def test_several_files_exit_with_the_worst_status(tmp_path: Path) -> None:
     files = [tmp_path / "good.yaml", tmp_path / "bad.yaml"]
     files[0].write_text(STORY)
     files[1].write_text(STORY + "  - {at: 1m, expect: [{run: t/x, phase: Failed}]}\n")
@@ -126,7 +128,7 @@ def test_several_files_have_the_status_of_the_worst(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["bad", "good"]
 
 
-def test_a_merge_patch_merges_replaces_and_removes() -> None:
+def test_merge_patch_merges_replaces_and_removes_fields() -> None:
     target: dict[str, object] = {"a": {"b": 1, "c": 2}, "d": [1], "e": 1}
     merge(target, {"a": {"b": None, "x": {"y": None}}, "d": [2, 3], "e": {"f": 1}})
     assert target == {"a": {"c": 2, "x": {}}, "d": [2, 3], "e": {"f": 1}}

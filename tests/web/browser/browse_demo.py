@@ -14,14 +14,14 @@ AXE = (Path(__file__).parent / "vendored" / "axe.min.js").read_text()
 THEMES = ("light", "dark")
 WIDTHS = {"phone": (390, 844), "desk": (1280, 900), "wall": (2560, 1440)}
 PAGES = {
-    "now": "", "fleet": "fleet", "runs": "runs", "run": "runs/safety/redteam", "line": "line",
+    "now": "", "fleet": "fleet", "runs": "runs", "run": "runs/safety/redteam", "queue": "queue",
     "budgets": "budgets", "decisions": "decisions", "decision": "", "ledger": "ledger",
     "report": "report", "node": "nodes/h-01", "log": "",
     "runbook": "runbook",
 }  # fmt: skip
 SAID = {
     "now": "work for somebody who pays", "fleet": "h-02", "runs": "vision/sweep",
-    "run": "its spare on h-02 took over", "line": "Nobody.", "budgets": "audio/audio/h100",
+    "run": "its spare on h-02 took over", "queue": "No run waits.", "budgets": "audio/audio/h100",
     "decisions": "audio/train", "ledger": "leases, pods and balances agree",
     "report": "org:ai:mm:vision", "node": "Fenced",
 }  # fmt: skip
@@ -72,9 +72,9 @@ def test_open_pages_show_the_reservation_of_the_demo(show: Show, guest_of: Guest
     # Both pages update themselves without a reload.
     expect(page.locator("section", has_text="Starts next")).to_contain_text("audio/train")
     keep(page, "middle-now", for_docs="now")
-    line = other.go("line")
+    line = other.go("queue")
     expect(line.locator("main")).to_contain_text("audio/train")
-    keep(line, "middle-line-dark", for_docs="line")
+    keep(line, "middle-queue-dark", for_docs="queue")
 
 
 @pytest.mark.deadline(600)

@@ -38,7 +38,7 @@ def test_hostile_text_in_every_answer_is_shown_as_text(hostile: Hostile, guest_o
     guest.sign_in(hostile.link())
     page, name = guest.page, quote(hostile.text, safe="")
     for place in (
-        "", "fleet", "fleet?colour=state", "runs", f"runs/{name}/{name}", "line", "budgets",
+        "", "fleet", "fleet?colour=state", "runs", f"runs/{name}/{name}", "queue", "budgets",
         "decisions", f"decisions/{name}", "ledger", "report?by=run", "report?by=node",
         f"nodes/{name}", f"runs/{name}/{name}/logs/{name}", f"runs?find={name}",
     ):  # fmt: skip

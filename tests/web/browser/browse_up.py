@@ -168,7 +168,7 @@ def test_ui_here_serves_pages_from_a_remote_server(
         guest.sign_in(link)
         page = guest.page
         expect(page.locator("main")).to_contain_text("vision/train")
-        for name in ("fleet", "runs", "line", "budgets", "decisions", "report"):
+        for name in ("fleet", "runs", "queue", "budgets", "decisions", "report"):
             guest.go(name)
             assert guest.status == 200, name
         guest.go("runs/vision/train")

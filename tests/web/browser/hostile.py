@@ -18,10 +18,10 @@ from tests.questions.test_the_past import STORY
 
 from leasehold.control.questions.answers.shape import Answer
 from leasehold.core.objects.access import Caller
-from leasehold.shell.query import Answered
+from leasehold.shell.queries.query import Answered
 from leasehold.web.app import Pages
-from leasehold.web.doors import LinkDoor
-from leasehold.web.house import BatchLine, Chain, House, Visitor
+from leasehold.web.authentication import LinkAuthentication
+from leasehold.web.dependencies import BatchLine, Chain, PageDependencies, Visitor
 from leasehold.web.news import PageNews
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -66,10 +66,10 @@ class Hostile:
         self._loop = asyncio.get_running_loop()
         self._news = PageNews()
         caller = Caller(user=self.text, role=ADMIN.role)
-        self._door = LinkDoor(
+        self._door = LinkAuthentication(
             visitor_of=lambda _digest: caller, digest_of=lambda _token: None, key=bytes(32)
         )
-        house = House(
+        house = PageDependencies(
             ask=self._ask, chain=self._chain, logs=self._logs, news=self._news, door=self._door
         )
         config = uvicorn.Config(Pages(house), lifespan="off", log_level="error")

@@ -24,10 +24,10 @@ from leasehold.adapters.agent.limits import AgentError, Limits
 from leasehold.adapters.agent.limits import EventNote as EventNote
 from leasehold.adapters.agent.logs import LogQuery, NoLog, NoPod, read_log
 from leasehold.adapters.agent.machine import HostMachine
-from leasehold.adapters.agent.meeting import Meetings
 from leasehold.adapters.agent.nodes import Nodes
 from leasehold.adapters.agent.pod_notes import PodNotes
 from leasehold.adapters.agent.pods import AgentPods
+from leasehold.adapters.agent.rendezvous import Rendezvous
 from leasehold.adapters.agent.requests import LocalNode as LocalNode
 from leasehold.adapters.agent.requests import Requests, first_container
 from leasehold.adapters.agent.users import Users
@@ -107,7 +107,7 @@ class Agent:
             notify=folder / "agent.pipe",
             users=users,
             cgroups=self._cgroups,
-            meetings=Meetings(),
+            meetings=Rendezvous(),
             limits=self._limits,
             hosts=frozenset(node.name for node in nodes),
         )

@@ -17,7 +17,7 @@ from leasehold.adapters.agent.journals import Exit, PodJournal, PodStage, Record
 from leasehold.adapters.agent.leftovers import descends, end_leftovers, is_marked
 from leasehold.adapters.agent.limits import CannotStart
 from leasehold.adapters.agent.machine import HostMachine, Seen
-from leasehold.adapters.agent.past import Past
+from leasehold.adapters.agent.past_logs import PastLogs
 from leasehold.adapters.agent.requests import LocalNode, first_container, leases_of, places_of
 from leasehold.adapters.agent.shims import LOOK_MS, Shims
 from leasehold.adapters.containment import About, reason_of
@@ -61,7 +61,7 @@ class AgentPods:
         self._again: set[str] = set()
         self._own: set[int] = set()  # versions written here whose events are still to come
         self._last_alive: Instant = 0  # when an agent last saw all these shims alive
-        self.past = Past(clock, machine.limits, self._held)
+        self.past = PastLogs(clock, machine.limits, self._held)
         self.shims = Shims(clock, machine.forks, self.note)
 
     # Input from the agent.

@@ -12,7 +12,7 @@ from leasehold.adapters.agent.cgroups import Cgroups, pids_at_most
 from leasehold.adapters.agent.devices import Device
 from leasehold.adapters.agent.leftovers import MARKER
 from leasehold.adapters.agent.limits import CannotStart, Limits
-from leasehold.adapters.agent.meeting import Meetings
+from leasehold.adapters.agent.rendezvous import Rendezvous
 from leasehold.adapters.agent.shim.records import Record, boot_id
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.agent.variables import declared, words
@@ -52,7 +52,7 @@ class Requests:
     notify: Path
     users: Users
     cgroups: Cgroups
-    meetings: Meetings
+    meetings: Rendezvous
     limits: Limits
     hosts: frozenset[str]  # names of all nodes of this machine
 

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from leasehold.adapters.kubernetes.client import APPLY, ApiRequest, Client
-from leasehold.adapters.kubernetes.front_proxy import Asker, FrontProxy, Stranger
+from leasehold.adapters.kubernetes.front_proxy import FrontProxy, ProxiedUser, UntrustedProxy
 from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP, QUESTIONS
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, whole_at
@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 _encode = msgspec.json.Encoder().encode
 
 # (asker, question, parameters, body) -> answer as JSON; may raise `AnswerRefused`.
-Ask = Callable[[Asker, str, Mapping[str, str], Wire | None], Awaitable[Wire]]
+Ask = Callable[[ProxiedUser, str, Mapping[str, str], Wire | None], Awaitable[Wire]]
 
 
 class AnswerRefused(Exception):  # noqa: N818 - named for the condition
@@ -130,11 +130,11 @@ class Aggregated:
             return _json(refused.status, refused.body)
         return _json(200, found)
 
-    def _known(self, request: web.Request) -> Asker:
+    def _known(self, request: web.Request) -> ProxiedUser:
         peer = request.transport.get_extra_info("peercert") if request.transport else None
         try:
             return self._proxy.asker(peer, request.headers)
-        except Stranger as stranger:
+        except UntrustedProxy as stranger:
             refused = AnswerRefused(401, "Unauthorized", str(stranger))
             raise web.HTTPUnauthorized(
                 text=_encode(refused.body).decode(), content_type="application/json"

@@ -1,7 +1,7 @@
 """Converts Events to and from `events.k8s.io/v1`, which has series for repetitions.
 
-Used by `store`. `shell.events` writes the older form with a count, which every store has; it is
-converted on the way to the API server and back.
+Used by `store`. `shell.observe.events` writes the older form with a count, which every store has;
+it is converted on the way to the API server and back.
 """
 
 from leasehold.core.names import Wire
@@ -35,7 +35,7 @@ def to_series(event: Wire) -> Wire:
 
 
 def from_series(event: Wire) -> Wire:
-    """Return the event in the form of `shell.events`."""
+    """Return the event in the form of `shell.observe.events`."""
     series, first = part(event, "series"), text_at(event, "eventTime")
     return {
         "apiVersion": "v1",

@@ -20,7 +20,7 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class ProxiedUser:
     user: str
     groups: tuple[str, ...] = ()
 
@@ -29,7 +29,7 @@ class NoFrontProxy(Exception):  # noqa: N818 - named for the condition
     """The API server publishes no request-header authority, so it forwards nothing."""
 
 
-class Stranger(Exception):  # noqa: N818 - named for the condition
+class UntrustedProxy(Exception):  # noqa: N818 - named for the condition
     """The connected client may not name users in headers."""
 
 
@@ -48,19 +48,19 @@ class FrontProxy:
         found.verify_mode = ssl.CERT_REQUIRED
         return found
 
-    def asker(self, peer: Mapping[str, object] | None, headers: Mapping[str, str]) -> Asker:
-        """Return the user whom a request is for; raise `Stranger`. `peer` is the verified
+    def asker(self, peer: Mapping[str, object] | None, headers: Mapping[str, str]) -> ProxiedUser:
+        """Return the user whom a request is for; raise `UntrustedProxy`. `peer` is the verified
         certificate; `headers` may repeat a name."""
         if self.names and not set(_common_names(peer or {})) & set(self.names):
-            raise Stranger("its certificate has none of the names that may ask for others")
+            raise UntrustedProxy("its certificate has none of the names that may ask for others")
         user = next((headers[each] for each in self.user_headers if each in headers), "")
         if not user:
-            raise Stranger("it does not say for whom it asks")
+            raise UntrustedProxy("it does not say for whom it asks")
         groups: list[str] = []
         for name in self.group_headers:
             getall = getattr(headers, "getall", None)
             groups += getall(name, []) if getall is not None else [headers[name]]
-        return Asker(user, tuple(groups))
+        return ProxiedUser(user, tuple(groups))
 
 
 async def front_proxy(client: Client) -> FrontProxy:

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from leasehold.adapters.kubernetes.client import Client
-from leasehold.adapters.kubernetes.front_proxy import Asker
+from leasehold.adapters.kubernetes.front_proxy import ProxiedUser
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.wire import part
@@ -17,7 +17,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 LASTS: Millis = 10 * SECOND
 KNOWN_MAX = 10_000
 _decode = msgspec.json.Decoder(dict[str, object]).decode
-_Asked = tuple[Asker, str, str, str, str]  # (asker, verb, resource, namespace, name)
+_Asked = tuple[ProxiedUser, str, str, str, str]  # (asker, verb, resource, namespace, name)
 
 
 class Reviews:
@@ -27,7 +27,7 @@ class Reviews:
         self._known: dict[_Asked, tuple[bool, Millis]] = {}
 
     async def caller(
-        self, asker: Asker, world: World, *, namespace: str = "", owner: str = ""
+        self, asker: ProxiedUser, world: World, *, namespace: str = "", owner: str = ""
     ) -> Caller:
         """Return what the asker may see: everything if it may list Runs everywhere, otherwise the
         namespaces whose Runs it may read. `namespace` is the one named in the question; `owner` is
@@ -44,11 +44,13 @@ class Reviews:
         seen = tuple(each for each, is_seen in zip(asked, answers, strict=True) if is_seen)
         return Caller(user=asker.user, namespaces=seen, spend=(owner,) if spends else ())
 
-    async def may(self, asker: Asker, verb: str, resource: str) -> bool:
+    async def may(self, asker: ProxiedUser, verb: str, resource: str) -> bool:
         """Return whether the asker has the right on all objects of one of our resources."""
         return await self._may(asker, verb, resource, "", "")
 
-    async def _may(self, asker: Asker, verb: str, resource: str, namespace: str, name: str) -> bool:
+    async def _may(
+        self, asker: ProxiedUser, verb: str, resource: str, namespace: str, name: str
+    ) -> bool:
         asked, now = (asker, verb, resource, namespace, name), self._clock.monotonic()
         known = self._known.get(asked)
         if known is not None and now - known[1] < LASTS:

@@ -65,7 +65,7 @@ class _Page(msgspec.Struct):
 _decode_page = msgspec.json.Decoder(_Page).decode
 
 
-class _Company:
+class _SharedState:
     """State of the objects that the pods of a Run share; the first pod creates them for all."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class KubernetesStore:
         self._client = client
         self._clock = clock
         self._version = 0  # highest version seen from the server
-        self._companies: dict[Key, _Company] = {}  # by the Run's Service
+        self._companies: dict[Key, _SharedState] = {}  # by the Run's Service
         self._alone: dict[tuple[str, str], Wire] = {}  # pods created without their shared objects
 
     @property
@@ -238,7 +238,7 @@ class KubernetesStore:
         budget = _encode(disruption_budget_of(pod))
         if len(self._companies) >= COMPANIES_MAX:
             self._companies.clear()  # creating them again is harmless
-        company = self._companies.setdefault(key, _Company())
+        company = self._companies.setdefault(key, _SharedState())
         async with company.meeting:
             if company.budget != budget:
                 applied = self._client.ask(_applied(key[1], key[2], budget))

@@ -1,7 +1,7 @@
 """Notification channels: a signed HTTP request or a program.
 
-Called by `shell.notifications`, each from a thread, because both may take up to their timeout. Only
-the operator configures URLs, programs and secrets.
+Called by `shell.observe.notifications`, each from a thread, because both may take up to their
+timeout. Only the operator configures URLs, programs and secrets.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ ANSWER_BYTES_MAX = 4096
 _AGAIN = (408, 425, 429)  # refusals that may succeed on a retry
 
 
-class NotTold(Exception):  # noqa: N818 - named for the condition
+class NotDelivered(Exception):  # noqa: N818 - named for the condition
     """The message was not delivered. `is_final`: a retry would not help."""
 
     def __init__(self, why: str, *, is_final: bool = False) -> None:
@@ -37,7 +37,7 @@ class Message:
 
 class Channel(Protocol):
     def tell(self, message: Message) -> None:
-        """Deliver the message; raise `NotTold`."""
+        """Deliver the message; raise `NotDelivered`."""
         ...
 
     @property
@@ -81,12 +81,12 @@ class Webhook:
             response.read(ANSWER_BYTES_MAX)
             status = response.status
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NotTold(str(error) or type(error).__name__) from None
+            raise NotDelivered(str(error) or type(error).__name__) from None
         finally:
             connection.close()
         if not 200 <= status < 300:
             is_final = 300 <= status < 500 and status not in _AGAIN
-            raise NotTold(f"HTTP status {status}", is_final=is_final)
+            raise NotDelivered(f"HTTP status {status}", is_final=is_final)
 
 
 def signature(secret: bytes, message: Message) -> str:
@@ -122,9 +122,9 @@ class Command:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise NotTold(f"it did not end within {TIMEOUT_S:g} s") from None
+            raise NotDelivered(f"it did not end within {TIMEOUT_S:g} s") from None
         except (OSError, ValueError) as error:
-            raise NotTold(str(error)) from None
+            raise NotDelivered(str(error)) from None
         if done.returncode:
             said = done.stderr[-200:].decode("utf-8", "replace").strip()
-            raise NotTold(f"exit status {done.returncode}{': ' if said else ''}{said}")
+            raise NotDelivered(f"exit status {done.returncode}{': ' if said else ''}{said}")

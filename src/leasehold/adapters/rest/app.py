@@ -26,7 +26,7 @@ from leasehold.adapters.http.messages import (
 from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.adapters.rest import discovery, handlers, openapi, reviews
 from leasehold.adapters.rest.backend import Backend
-from leasehold.adapters.rest.namespaces import Clearing
+from leasehold.adapters.rest.namespaces import NamespaceDeletion
 from leasehold.adapters.rest.paths import no_such_path
 from leasehold.adapters.rest.statuses import status_response
 from leasehold.adapters.rest.watches import Watches
@@ -88,7 +88,7 @@ class App:
     async def _clear_namespaces(self) -> None:
         while True:
             try:
-                await Clearing(self._backend.store, self._backend.clock).run()
+                await NamespaceDeletion(self._backend.store, self._backend.clock).run()
             except StoreError as error:
                 _log.warning("namespaces are not cleared for now", why=str(error))
             except Exception:

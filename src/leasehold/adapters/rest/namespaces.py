@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 _KINDS = tuple(each.kind for each in RESOURCES if each.is_namespaced and each.kind != "Run")
 
 
-class Clearing:
+class NamespaceDeletion:
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock

@@ -6,7 +6,7 @@ Generated from the answer records (`control.questions.answers`), so it always ma
 import msgspec
 
 from leasehold.control.questions.answers import ANSWERS
-from leasehold.control.questions.asked import PARAMETERS, WITH_BODY
+from leasehold.control.questions.parameters import PARAMETERS, WITH_BODY
 from leasehold.core.names import Wire
 
 PLACE = "query/v1"

@@ -18,7 +18,7 @@ from leasehold.cli.replay.table import lines_of
 from leasehold.cli.runs.output import as_json
 from leasehold.core.facts import Budget, Node
 from leasehold.core.units import format_span, plural
-from leasehold.shell.yamlfile import BadFile
+from leasehold.shell.config.yamlfile import BadFile
 from leasehold.sim.replay.figures import Figures, figures_of
 from leasehold.sim.replay.jobs import (
     INSTANT_MAX,
@@ -32,9 +32,9 @@ from leasehold.sim.replay.jobs import (
     within,
 )
 from leasehold.sim.replay.past import PastJobs, read_past
-from leasehold.sim.replay.player import Defect, Habits, Progress, Setting, play
+from leasehold.sim.replay.player import Defect, JobBehaviour, Progress, Setting, play
 from leasehold.sim.replay.runs import UnknownFlavor, check_flavors
-from leasehold.sim.replay.trace import Reading, read_trace
+from leasehold.sim.replay.trace import TraceFormat, read_trace
 from leasehold.sim.scenario.ledger import write_ledger
 
 DEFECT = 3
@@ -222,7 +222,7 @@ def _workload(asked: ReplayOptions) -> tuple[Workload, PastJobs | None]:
     if asked.trace is None:
         past = read_past(asked.ledger, teams=asked.team)
         return past.workload, past
-    reading = Reading(
+    reading = TraceFormat(
         columns=inputs.columns_of(asked.columns),
         owner=asked.owner,
         teams=asked.team,
@@ -248,14 +248,14 @@ def _chosen(workload: Workload, asked: ReplayOptions) -> list[Job]:
     return [replace(job, flavor=job.flavor or asked.flavor) for job in jobs]
 
 
-def _habits(asked: ReplayOptions) -> Habits:
+def _habits(asked: ReplayOptions) -> JobBehaviour:
     resume = inputs.span_option(asked.resume, "--resume") or 0
     known: dict[str, Known] = {
         "none": none_known,
         "all": all_known(resume),
         "column": limits_known,
     }
-    return Habits(
+    return JobBehaviour(
         known=known[asked.durations],
         checkpoint=inputs.span_option(asked.checkpoint, "--checkpoint"),
         saves_on_stop=asked.checkpoint_on_stop,

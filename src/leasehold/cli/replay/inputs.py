@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
+from leasehold.app.admission import admission_of
 from leasehold.cli.config import read_config_file
-from leasehold.cli.judgement import admission_of
 from leasehold.cli.lint import lint
 from leasehold.core.facts import Budget, Node
 from leasehold.core.objects.budget import budget_from_wire
@@ -20,8 +20,8 @@ from leasehold.core.objects.problems import Problem
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.policy import Policy
 from leasehold.core.units import Instant, Millis, parse_instant, parse_span
-from leasehold.shell.fleetfile import load_fleet, node_rows
-from leasehold.shell.yamlfile import BadFile, load_documents
+from leasehold.shell.config.fleetfile import load_fleet, node_rows
+from leasehold.shell.config.yamlfile import BadFile, load_documents
 from leasehold.sim.replay.trace import PARTS
 from leasehold.sim.scenario.populate import node_of
 

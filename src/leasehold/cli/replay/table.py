@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from leasehold.app.visible import visible
 from leasehold.cli.runs.output import span, table
-from leasehold.cli.visible import visible
 from leasehold.core.units import SECOND, plural
 from leasehold.sim.replay.figures import Figures, TeamFigures
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, part
 from leasehold.core.names import Wire

@@ -3,7 +3,7 @@ not."""
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.files import filename_option
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows

@@ -2,8 +2,8 @@
 
 import click
 
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.explain import attempt_table
-from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.leases import lease_table
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import age, cell, local, part, rows, table, words

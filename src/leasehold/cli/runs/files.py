@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.core.names import Wire
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ def manifests(paths: Sequence[str], namespace: str) -> list[Wire]:
 
 
 def _manifests(path: str, namespace: str) -> list[Wire]:
-    from leasehold.shell.yamlfile import BadFile, load_documents, parse_documents
+    from leasehold.shell.config.yamlfile import BadFile, load_documents, parse_documents
 
     try:
         if path == "-":

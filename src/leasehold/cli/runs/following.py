@@ -2,7 +2,7 @@
 
 import threading
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.logs import LogOf, copy_log, prefix_of
 from leasehold.cli.runs.options import Session
 from leasehold.cli.runs.output import cell, rows

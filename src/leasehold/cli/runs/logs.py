@@ -12,11 +12,11 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
+from leasehold.app.visible import say
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.cli.runs.server import Server
-from leasehold.cli.visible import say
 from leasehold.core.names import Wire
 from leasehold.core.units import SECOND, parse_instant, parse_span
 

@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.output import Render, show
 from leasehold.cli.runs.server import TIMEOUT_S, Server, connect
 from leasehold.core.names import Wire

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import click
 
-from leasehold.cli.visible import visible
+from leasehold.app.visible import visible
 from leasehold.core.names import Wire
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, parse_instant
 

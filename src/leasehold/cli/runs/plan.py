@@ -2,7 +2,7 @@
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.files import filename_option, runs_only
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, part, rows, table, words

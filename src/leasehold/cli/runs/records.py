@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.control.questions.answers.shape import Answer
 from leasehold.core.names import Wire
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
+from leasehold.app.parquet import load, write_parquet
 from leasehold.cli.runs.options import FORMS, Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table
-from leasehold.cli.runs.parquet import load, write_parquet
 from leasehold.core.names import Wire
 
 USES = ("work", "spare", "starting", "failed", "cut")

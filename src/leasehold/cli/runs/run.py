@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.following import follow_run
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import as_json, as_yaml, cell, rows

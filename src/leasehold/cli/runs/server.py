@@ -16,7 +16,7 @@ from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext, load_context
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.core.names import GROUP, Wire
 
 QUERY = "/apis/query.rq.davidlangworthy.io/v1/"

@@ -2,8 +2,8 @@
 
 import click
 
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.change import changed
-from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, part, rows, table, words
 from leasehold.core.names import Wire

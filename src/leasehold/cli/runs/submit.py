@@ -4,7 +4,7 @@ import time
 
 import click
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.files import filename_option, manifests
 from leasehold.cli.runs.listing import payers
 from leasehold.cli.runs.options import Session, with_session

@@ -6,8 +6,8 @@ Used by `submit --wait` and `run --follow`. Waits for a server that is restarted
 import time
 from collections.abc import Iterator
 
+from leasehold.app.failure import Failure
 from leasehold.cli.runs.change import OVER
-from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import Session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.core.names import Wire

@@ -9,12 +9,12 @@ from contextlib import suppress
 
 import click
 
+from leasehold.app.failure import Failure
+from leasehold.app.visible import say
 from leasehold.cli.runs.change import OVER
-from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.listing import payers, run_table
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import as_yaml, cell, is_terminal, local, rows
-from leasehold.cli.visible import say
 from leasehold.core.names import Wire
 
 AWAY_S = 300.0  # how long to wait for a server that has answered before

@@ -6,9 +6,9 @@ Nodes and overdrafts are shown to every caller, runs and reservations only in vi
 from collections.abc import Callable, Iterator
 
 from leasehold.control.questions.answers.fleet import AttentionAnswer, AttentionRow
-from leasehold.control.questions.forms import instant, moment
-from leasehold.control.questions.machines import state_of
-from leasehold.control.questions.why import time_may_help
+from leasehold.control.questions.explain import time_may_help
+from leasehold.control.questions.fleet import state_of
+from leasehold.control.questions.formats import instant, moment
 from leasehold.core.reservations import State
 from leasehold.core.units import plural
 from leasehold.core.world.world import World

@@ -7,7 +7,7 @@ envelopes), and minus the sums of archived leases.
 from bisect import bisect_right
 
 from leasehold.control.questions.answers.money import BurnAnswer, BurnPoint, BurnRow
-from leasehold.control.questions.forms import gpu_time, instant
+from leasehold.control.questions.formats import gpu_time, instant
 from leasehold.core.facts import Envelope, EnvelopeKey
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.objects.owners import glob_admits
@@ -17,7 +17,7 @@ from leasehold.core.world.world import World
 STEPS = 48
 
 
-class _Course:
+class _Spending:
     """What an envelope uses in each of STEPS equal intervals."""
 
     def __init__(self, start: Instant, end: Instant) -> None:
@@ -57,7 +57,7 @@ class _Course:
 def burn(world: World, now: Instant, *, owner: str = "", namespace: str = "") -> BurnAnswer:
     earliest = _earliest(world)
     courses = {
-        key: _Course(envelope.start or earliest, now)
+        key: _Spending(envelope.start or earliest, now)
         for key, envelope in sorted(world.envelopes.items())
         if _is_limited(envelope)
         and namespace in ("", key.partition("/")[0])
@@ -82,7 +82,7 @@ def _earliest(world: World) -> Instant:
     return min(first + [lease.start for lease in world.leases.values()], default=0)
 
 
-def _row(world: World, key: EnvelopeKey, course: _Course, now: Instant) -> BurnRow:
+def _row(world: World, key: EnvelopeKey, course: _Spending, now: Instant) -> BurnRow:
     archived = world.carried.charges.get(key, Charges())
     spent = course.back_from(world.accounts.of(key).used_ms(now), archived)
     return BurnRow(

@@ -1,15 +1,15 @@
 """`drain`: what happens to the runs on a node under drain, one row per run or group.
 
-The future comes from the decision itself (`core.decisions.drain`), the past from the leases that
+The future comes from the decision itself (`core.placement.drain`), the past from the leases that
 ended there since a given instant.
 """
 
 from typing import TypedDict
 
 from leasehold.control.questions.answers.leases import DrainAnswer, DrainRow
-from leasehold.control.questions.drain_story import heir_of, is_requeued
-from leasehold.core.decisions.drain import Leaving, Way, how_to_leave
+from leasehold.control.questions.explain_drain import heir_of, is_requeued
 from leasehold.core.facts import Closed, Lease, Role, Uid
+from leasehold.core.placement.drain import DrainAction, DrainPlan, how_to_leave
 from leasehold.core.units import Instant
 from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import open_leases
@@ -69,7 +69,7 @@ def _row(world: World, node: str, unit: int, leases: list[Lease]) -> _Fate:
     standing = [lease for lease in active if lease.is_open and lease.ending is None]
     run = world.runs.get(active[0].uid)
     if standing and not world.fleet.nodes[node].node.is_draining:
-        return _said(Way.WAIT, "stays", "is left alone, for the node is not drained")
+        return _said(DrainAction.WAIT, "stays", "is left alone, for the node is not drained")
     if standing and run is not None:
         return _planned(how_to_leave(world, run, node, unit))
     going = [lease for lease in active if lease.is_open]
@@ -86,19 +86,23 @@ def _spares(leases: list[Lease]) -> _Fate:
     return _said(_SPARE, "gone", "gave up its spare")
 
 
-def _planned(leaving: Leaving) -> _Fate:
+def _planned(leaving: DrainPlan) -> _Fate:
     """Describe what is planned. It is decided in every turn, so what is seen here waits for
     something."""
     places = ", ".join(sorted({takeover.node for takeover in leaving.takeovers}))
     match leaving.way:
-        case Way.SWAP:
-            return _said(Way.SWAP, "going", f"moves to its spare on {places} when that is clear")
-        case Way.SHRINK:
-            return _said(Way.SHRINK, "going", f"gives up {_groups(leaving.groups)} and goes on")
-        case Way.REQUEUE:
-            return _said(Way.REQUEUE, "going", "is to be requeued")
-        case Way.WAIT:
-            return _said(Way.WAIT, "stays", f"waits to end by itself: {leaving.why}")
+        case DrainAction.SWAP:
+            return _said(
+                DrainAction.SWAP, "going", f"moves to its spare on {places} when that is clear"
+            )
+        case DrainAction.SHRINK:
+            return _said(
+                DrainAction.SHRINK, "going", f"gives up {_groups(leaving.groups)} and goes on"
+            )
+        case DrainAction.REQUEUE:
+            return _said(DrainAction.REQUEUE, "going", "is to be requeued")
+        case DrainAction.WAIT:
+            return _said(DrainAction.WAIT, "stays", f"waits to end by itself: {leaving.why}")
 
 
 def _groups(groups: tuple[int, ...]) -> str:
@@ -110,10 +114,10 @@ def _going(world: World, lease: Lease) -> _Fate:
     assert why is not None, lease.name
     if why.drained_node and why.reason is Closed.SWAP:
         if is_requeued(world, lease):
-            return _said(Way.REQUEUE, "going", "is stopping, to be requeued")
-        return _said(Way.SWAP, "going", "is stopping, to move to its spare")
+            return _said(DrainAction.REQUEUE, "going", "is stopping, to be requeued")
+        return _said(DrainAction.SWAP, "going", "is stopping, to move to its spare")
     if why.drained_node and why.reason is Closed.SHRINK:
-        return _said(Way.SHRINK, "going", f"gives up group {lease.group} and goes on")
+        return _said(DrainAction.SHRINK, "going", f"gives up group {lease.group} and goes on")
     return _said(_END, "going", f"is ending ({why.reason})")
 
 
@@ -127,13 +131,15 @@ def _gone(world: World, leases: list[Lease]) -> _Fate:
         each.group for each in leases if each.why is not None and each.why.reason is Closed.SHRINK
     }
     if groups:
-        return _said(Way.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and went on")
+        return _said(
+            DrainAction.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and went on"
+        )
     if is_requeued(world, last):
-        return _said(Way.REQUEUE, "gone", "requeued")
+        return _said(DrainAction.REQUEUE, "gone", "requeued")
     heirs = {
         heir.node
         for each in leases
         if (heir := heir_of(each, open_leases(world, each.uid))) is not None
     }
     where = f" on {', '.join(sorted(heirs))}" if heirs else ""
-    return _said(Way.SWAP, "gone", f"swapped to its spare{where}")
+    return _said(DrainAction.SWAP, "gone", f"swapped to its spare{where}")

@@ -12,7 +12,9 @@ from leasehold.control.questions.answers.reasons import (
     no_cuts,
 )
 from leasehold.control.questions.answers.runs import Chance
-from leasehold.control.questions.forms import (
+from leasehold.control.questions.cover import walk_of
+from leasehold.control.questions.explain import time_may_help
+from leasehold.control.questions.formats import (
     domain_of,
     instant,
     listed,
@@ -22,8 +24,6 @@ from leasehold.control.questions.forms import (
 )
 from leasehold.control.questions.rehearse import Rehearsed, rehearse
 from leasehold.control.questions.subject import Subject
-from leasehold.control.questions.walk import walk_of
-from leasehold.control.questions.why import time_may_help
 from leasehold.control.running.life import Standing, units_of
 from leasehold.control.turn import Turn
 from leasehold.control.views.numbers import run_view

@@ -3,7 +3,7 @@
 from leasehold.control.audit import audit
 from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer
 from leasehold.control.questions.answers.leases import PodRow, PodsAnswer
-from leasehold.control.questions.forms import instant
+from leasehold.control.questions.formats import instant
 from leasehold.control.questions.subject import Subject
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World

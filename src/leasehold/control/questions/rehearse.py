@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from leasehold.control.reservations import announced, present
 from leasehold.control.scheduling.consider import (
     Denied,
-    Holds,
     InQueue,
     Planned,
-    PutOff,
+    Postponed,
     Started,
-    TakesBack,
+    StartsByFamilyRule,
     Verdict,
+    WaitsForHold,
     consider,
 )
 from leasehold.control.scheduling.holds import enter_holds
@@ -25,12 +25,13 @@ from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue import reservation_for
 from leasehold.control.scheduling.queue_pass import QueuePass, told_place
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, claims_of
-from leasehold.core.decisions.calendar import Entry, uid_beside
-from leasehold.core.decisions.odds import Preview, preview
-from leasehold.core.decisions.order import in_order, is_ahead
-from leasehold.core.decisions.resolve import PlannedSite
+from leasehold.core.admission.order import in_order, is_ahead
+from leasehold.core.calendar.entries import Entry, uid_beside
 from leasehold.core.facts import Record, Run
+from leasehold.core.funding.claims import claims_of
+from leasehold.core.preemption.odds import Preview, preview
+from leasehold.core.preemption.resolve import PlannedSite
+from leasehold.core.requests import StartRequest
 from leasehold.core.reservations import Reservation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refusal, Refused
@@ -82,7 +83,7 @@ def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started]
     return started, verdict
 
 
-def _keep(turn: Turn, wish: Wish, plan: Admitted) -> None:
+def _keep(turn: Turn, wish: StartRequest, plan: Admitted) -> None:
     """Enter the places and money of a start in the calendar, so that runs behind do not use
     them."""
     uid, end = wish.run.uid, min(FOREVER, turn.now + wish.end_after)
@@ -119,9 +120,9 @@ def _outcome(turn: Turn, run: Run, verdict: Verdict) -> Rehearsed:
             return _planned(turn, run, verdict)
         case InQueue():
             return Rehearsed(refused=told_place(verdict.refused, verdict.place, run))
-        case Holds():
+        case WaitsForHold():
             return Rehearsed(refused=verdict.refused, reservation=verdict.hold.reservation)
-        case TakesBack() | PutOff():
+        case StartsByFamilyRule() | Postponed():
             return Rehearsed(refused=verdict.refused, reservation=present(turn.world, run))
         case Denied():
             return Rehearsed(refused=verdict.refused)
@@ -142,7 +143,7 @@ def _planned(turn: Turn, run: Run, planned: Planned) -> Rehearsed:
     return Rehearsed(refused=refused, reservation=reservation, preview=seen)
 
 
-def _preview(turn: Turn, wish: Wish, plan: Plan) -> Preview | None:
+def _preview(turn: Turn, wish: StartRequest, plan: Plan) -> Preview | None:
     """Preview what would be preempted on the plan's site; None unless it is a start by
     preemption."""
     if not plan.is_due_by_cuts:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from leasehold.control.questions.answers.books import ReportAnswer, ReportRow, Uses
 from leasehold.control.questions.answers.shape import GpuAmount
-from leasehold.control.questions.forms import gpu_time, instant
+from leasehold.control.questions.formats import gpu_time, instant
 from leasehold.control.questions.subject import Archived, no_archive
 from leasehold.control.questions.uses import Use, saved_until, starts_until, use_of
 from leasehold.core.facts import Lease, Record

@@ -12,7 +12,7 @@ from typing import assert_never
 from leasehold.control.running.open_leases import pod_of
 from leasehold.core.facts import Cause, Closed, Closure, Lease, Role
 from leasehold.core.units import Instant
-from leasehold.core.world.course import starting_until
+from leasehold.core.world.use_of_time import starting_until
 from leasehold.core.world.world import World
 
 

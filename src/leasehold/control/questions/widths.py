@@ -1,7 +1,7 @@
 """`widths`: the GPUs a run has held over time, from its first lease to now."""
 
 from leasehold.control.questions.answers.runs import WidthPoint, WidthsAnswer
-from leasehold.control.questions.forms import instant
+from leasehold.control.questions.formats import instant
 from leasehold.control.questions.subject import Subject
 from leasehold.core.facts import Role
 from leasehold.core.units import Instant

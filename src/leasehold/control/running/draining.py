@@ -6,18 +6,18 @@ its lease has closed, i.e. when the pod is gone: `failures` then finds the vacan
 spare in, as after a node failure.
 """
 
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.running.failures import make_way
 from leasehold.control.running.open_leases import end_all, end_unit, standing
-from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.drain import (
-    Leaving,
-    Way,
+from leasehold.core.facts import Closed, ClosureReason, Run
+from leasehold.core.placement.drain import (
+    DrainAction,
+    DrainPlan,
     how_to_leave,
     places_to_leave,
     spares_to_drop,
 )
-from leasehold.core.facts import Closed, Run, Why
 
 
 def leave_drained_nodes(turn: Turn, run: Run) -> None:
@@ -27,18 +27,18 @@ def leave_drained_nodes(turn: Turn, run: Run) -> None:
     if not world.fleet.draining or run.uid in turn.quarantined:
         return
     for spare in spares_to_drop(world, run.uid):
-        end_all(turn, [spare], Why(reason=Closed.DROP_SPARE, detail=spare.node))
+        end_all(turn, [spare], ClosureReason(reason=Closed.DROP_SPARE, detail=spare.node))
         _tell(turn, run, spare.node, f"its spare of group {spare.group} is given up")
     for node, unit in places_to_leave(world, run.uid):
         if any(each.node == node for each in standing(world, run.uid, unit)):
             _leave(turn, run, node, unit, how_to_leave(world, run, node, unit))
 
 
-def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: Leaving) -> None:
-    if leaving.way is Way.WAIT:
+def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: DrainPlan) -> None:
+    if leaving.way is DrainAction.WAIT:
         return
-    if leaving.way is Way.REQUEUE:
-        end_unit(turn, run.uid, unit, Why(reason=Closed.SWAP, detail=node))
+    if leaving.way is DrainAction.REQUEUE:
+        end_unit(turn, run.uid, unit, ClosureReason(reason=Closed.SWAP, detail=node))
         _tell(turn, run, node, "it is ended and requeued, to start again from its checkpoint")
         return
     spares = [spare for takeover in leaving.takeovers for spare in takeover.spares]
@@ -46,15 +46,15 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: Leaving) -> None
         return  # no pod stops before its new place is free
     for takeover in leaving.takeovers:
         first = takeover.failed[0]
-        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))
+        end_all(turn, list(takeover.failed), ClosureReason(reason=Closed.SWAP, detail=node))
         _tell(turn, run, node, f"group {first.group} pod {first.index} goes to {takeover.node}")
     given_up = [each for each in standing(turn.world, run.uid) if each.group in leaving.groups]
-    end_all(turn, given_up, Why(reason=Closed.SHRINK, detail=node))
+    end_all(turn, given_up, ClosureReason(reason=Closed.SHRINK, detail=node))
     for group in leaving.groups:
         _tell(turn, run, node, f"group {group} is given up, and the run goes on without it")
 
 
 def _tell(turn: Turn, run: Run, node: str, what: str) -> None:
     asker = turn.world.fleet.nodes[node].node.drained_by
-    turn.tell("Run", run.key, Told.DRAIN, f"node {node} is drained by {asker}: {what}")
-    turn.tell("Node", node, Told.DRAIN, f"{run.key}: {what}")
+    turn.tell("Run", run.key, NoticeReason.DRAIN, f"node {node} is drained by {asker}: {what}")
+    turn.tell("Node", node, NoticeReason.DRAIN, f"{run.key}: {what}")

@@ -6,14 +6,15 @@ holds. Forced shrinks are decided elsewhere.
 
 from msgspec.structs import replace
 
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.running.open_leases import end_all, live_units
-from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, admit, groups_at_most
-from leasehold.core.decisions.order import in_order
-from leasehold.core.decisions.pack import wanted
-from leasehold.core.decisions.resize import groups_to_give_up, grow_targets, may_resize
+from leasehold.core.admission.admit import admit, groups_at_most
+from leasehold.core.admission.order import in_order
 from leasehold.core.facts import Closed, Gang, Lease, Opened, Relation, Run, Uid
+from leasehold.core.placement.pack import wanted
+from leasehold.core.placement.resize import groups_to_give_up, grow_targets, may_resize
+from leasehold.core.requests import StartRequest
 from leasehold.core.units import Millis, plural
 from leasehold.core.verdicts import Admitted
 from leasehold.core.world.width import (
@@ -49,7 +50,9 @@ def shrink_all(turn: Turn) -> None:
             if lease.group in given_up and lease.ending is None
         ]
         end_all(turn, leases, Closed.SHRINK)
-        turn.tell("Run", run.key, Told.SHRINK, f"gives up groups {sorted(given_up)} as asked")
+        turn.tell(
+            "Run", run.key, NoticeReason.SHRINK, f"gives up groups {sorted(given_up)} as asked"
+        )
 
 
 def grow_all(turn: Turn) -> None:
@@ -94,7 +97,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
     world = turn.world
     taken = {lease.group for lease in open_leases(world, run.uid)}
     every = free_indices(taken, group_count(run.spec, desired_gpus(run.spec) - width))
-    widest = Wish(
+    widest = StartRequest(
         run=run,
         want=wanted(world, run, every, own_domains=own_domains(world, run.uid)),
         span=_span_left(turn, run),
@@ -115,7 +118,10 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
             if isinstance(opened, list):
                 world.memory.note_trace(run.uid, plan.trace)
                 turn.tell(
-                    "Run", run.key, Told.GROW, f"grows from {width} to {plural(target, 'GPU')}"
+                    "Run",
+                    run.key,
+                    NoticeReason.GROW,
+                    f"grows from {width} to {plural(target, 'GPU')}",
                 )
                 turn.again = True
                 return

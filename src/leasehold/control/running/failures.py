@@ -8,12 +8,12 @@ a spare that is needed.
 
 from collections.abc import Iterable
 
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.running.open_leases import end_all, end_unit, gone_at, live_units, standing
-from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.cuts import fillers_on
-from leasehold.core.decisions.swap import Takeover, swap, vacancies
-from leasehold.core.facts import Cause, Closed, Gang, Lease, Role, Run, Uid, Why
+from leasehold.core.facts import Cause, Closed, ClosureReason, Gang, Lease, Role, Run, Uid
+from leasehold.core.placement.swap import Takeover, swap, vacancies
+from leasehold.core.preemption.victims import fillers_on
 from leasehold.core.units import Instant
 from leasehold.core.world.book import WHOLE
 from leasehold.core.world.fleet import NodeState
@@ -41,10 +41,14 @@ def _tell(turn: Turn, run: Run, lost: list[Lease]) -> None:
     deleted = [lease for lease in lost if turn.world.leases[lease.name].cause is Cause.DELETED]
     if deleted:
         pods = ", ".join(sorted({lease.pod for lease in deleted}))
-        turn.tell("Run", run.key, Told.POD_DELETED, f"somebody deleted {pods} under its lease")
+        turn.tell(
+            "Run", run.key, NoticeReason.POD_DELETED, f"somebody deleted {pods} under its lease"
+        )
     if len(lost) > len(deleted):
         gone = len(lost) - len(deleted)
-        turn.tell("Run", run.key, Told.NODE_FAILURE, f"lost with their node: {gone} of its leases")
+        turn.tell(
+            "Run", run.key, NoticeReason.NODE_FAILURE, f"lost with their node: {gone} of its leases"
+        )
 
 
 def node_has_failed(world: World, name: str, now: Instant) -> bool:
@@ -116,7 +120,7 @@ def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
     turn.tell(
         "Run",
         run.key,
-        Told.SWAP,
+        NoticeReason.SWAP,
         f"group {first.group} pod {first.index} moved from {first.node} to its spare on "
         f"{takeover.node}",
     )
@@ -180,11 +184,13 @@ def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]
     if run.spec.gang is Gang.GROUP or _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
         end_all(turn, mates, reason)
-        turn.tell("Run", run.key, Told.GROUP_LOST, f"group {group} is given up, no spare was left")
+        turn.tell(
+            "Run", run.key, NoticeReason.GROUP_LOST, f"group {group} is given up, no spare was left"
+        )
         return
     end_unit(turn, run.uid, unit, reason)
     after = "it is requeued" if run.spec.checkpoint is not None else "the run fails"
-    turn.tell("Run", run.key, Told.NODE_FAILURE, f"no spare for group {group}: {after}")
+    turn.tell("Run", run.key, NoticeReason.NODE_FAILURE, f"no spare for group {group}: {after}")
 
 
 def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> None:
@@ -195,13 +201,13 @@ def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> 
     world = turn.world
     if run.spec.gang is Gang.RUN and _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
-        end_all(turn, mates, Why(reason=Closed.SHRINK, detail=node))
+        end_all(turn, mates, ClosureReason(reason=Closed.SHRINK, detail=node))
         after = "the run goes on without it"
     else:
-        end_unit(turn, run.uid, unit, Why(reason=Closed.SWAP, detail=node))
+        end_unit(turn, run.uid, unit, ClosureReason(reason=Closed.SWAP, detail=node))
         after = "it is requeued"
     said = f"node {node} was drained, and the spare for group {group} is gone: {after}"
-    turn.tell("Run", run.key, Told.DRAIN, said)
+    turn.tell("Run", run.key, NoticeReason.DRAIN, said)
 
 
 def _is_elastic_without(world: World, run: Run, group: int) -> bool:

@@ -26,7 +26,7 @@ class Standing(StrEnum):
     FAILED = "failed"
 
 
-class Where(Record):
+class UnitState(Record):
     """The state of a unit; `why` explains a wait after a failure, or the failure itself."""
 
     standing: Standing
@@ -35,8 +35,8 @@ class Where(Record):
     rejected: int = 0  # binds rejected in a row
 
 
-LIVE = Where(standing=Standing.LIVE)
-DONE = Where(standing=Standing.DONE)
+LIVE = UnitState(standing=Standing.LIVE)
+DONE = UnitState(standing=Standing.DONE)
 BIND_FAILING = "BindFailing"
 NEVER_STARTED = -2  # a key that no unit has
 
@@ -49,7 +49,7 @@ def unit_keys(run: Run) -> Sequence[int]:
     return range(width // run.spec.group_gpus)
 
 
-def unstarted(world: World, run: Run) -> Where | None:
+def unstarted(world: World, run: Run) -> UnitState | None:
     """Return the state that all units of a run share if none ever started; None if one did.
 
     A shortcut: a sweep has thousands of units, and thousands of sweeps may wait.
@@ -60,17 +60,17 @@ def unstarted(world: World, run: Run) -> Where | None:
     return where_is(world, run, NEVER_STARTED)
 
 
-def where_is(world: World, run: Run, key: int) -> Where:
+def where_is(world: World, run: Run, key: int) -> UnitState:
     """Return the state of one unit."""
     book = world.books.get(run.uid)
     unit = book.units.get(key) if book else None
     where = _standing(world, run, unit)
     if where.standing is Standing.WAITING and (run.spec.stop or run.deleting):
-        return Where(standing=Standing.FAILED, why=Failed.CANCELED)
+        return UnitState(standing=Standing.FAILED, why=Failed.CANCELED)
     return where
 
 
-def units_of(world: World, run: Run) -> dict[int, Where]:
+def units_of(world: World, run: Run) -> dict[int, UnitState]:
     """Return the state of every unit that the run should have or ever had."""
     book = world.books.get(run.uid)
     had = book.units if book else {}
@@ -100,10 +100,10 @@ def is_over(world: World, run: Run) -> bool:
     return phase_of(world, run)[0] in (Phase.COMPLETED, Phase.FAILED)
 
 
-def _standing(world: World, run: Run, unit: UnitHistory | None) -> Where:
+def _standing(world: World, run: Run, unit: UnitHistory | None) -> UnitState:
     last = unit.last if unit is not None else None
     if unit is None or last is None:
-        return Where(standing=Standing.WAITING)
+        return UnitState(standing=Standing.WAITING)
     if last.open:
         return LIVE
     match last.outcome:
@@ -118,22 +118,22 @@ def _standing(world: World, run: Run, unit: UnitHistory | None) -> Where:
         case Closed.RANDOM_PREEMPT:
             return _requeued_or(run, _drawn(world, last))
         case Closed.SWAP:
-            return Where(standing=Standing.WAITING)  # it left a drained node and is requeued
+            return UnitState(standing=Standing.WAITING)  # it left a drained node and is requeued
         case Closed.TIME_LIMIT:
-            return Where(standing=Standing.FAILED, why=Failed.TIME_LIMIT)
+            return UnitState(standing=Standing.FAILED, why=Failed.TIME_LIMIT)
         case Closed.CANCELED:
-            return Where(standing=Standing.FAILED, why=Failed.CANCELED)
+            return UnitState(standing=Standing.FAILED, why=Failed.CANCELED)
         case Closed.SHRINK | Closed.DROP_SPARE | Closed.REFINANCED:
             # Only passing closures: an elastic group that was given up may start again.
-            return Where(standing=Standing.WAITING)
+            return UnitState(standing=Standing.WAITING)
         case _:
             assert_never(last.outcome)
 
 
-def _requeued_or(run: Run, failed: Failed) -> Where:
+def _requeued_or(run: Run, failed: Failed) -> UnitState:
     if run.spec.checkpoint is not None:
-        return Where(standing=Standing.WAITING)
-    return Where(standing=Standing.FAILED, why=failed)
+        return UnitState(standing=Standing.WAITING)
+    return UnitState(standing=Standing.FAILED, why=failed)
 
 
 def _drawn(world: World, last: Attempt) -> Failed:
@@ -144,7 +144,7 @@ def _drawn(world: World, last: Attempt) -> Failed:
     return Failed.RANDOM_PREEMPT
 
 
-def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> Where:
+def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> UnitState:
     policy = world.policy
     if last.cause is Cause.DELETED:
         return _requeued_or(run, Failed.NODE)
@@ -156,7 +156,7 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
             # The failing binds may be the fault of a node: any node change ends the wait (B3).
             is_over = blocked_at != world.node_changes or _was_planned_since(world, run)
             wait = 0 if is_over else policy.bind_blocked_for
-        return Where(
+        return UnitState(
             standing=Standing.WAITING,
             why=BIND_FAILING,
             retry_at=last.ended_at + wait,
@@ -164,9 +164,9 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
         )
     failures = unit.own_failures()
     if failures > run.spec.retries:
-        return Where(standing=Standing.FAILED, why=Failed.WORKLOAD)
+        return UnitState(standing=Standing.FAILED, why=Failed.WORKLOAD)
     wait = backoff(policy.retry_backoff, policy.retry_backoff_max, failures)
-    return Where(standing=Standing.WAITING, why=Failed.WORKLOAD, retry_at=last.ended_at + wait)
+    return UnitState(standing=Standing.WAITING, why=Failed.WORKLOAD, retry_at=last.ended_at + wait)
 
 
 def _was_planned_since(world: World, run: Run) -> bool:

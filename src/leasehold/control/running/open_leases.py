@@ -5,7 +5,7 @@ and how a whole unit is told to stop.
 """
 
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Closed, Lease, Pod, Role, Uid, Why
+from leasehold.core.facts import Closed, ClosureReason, Lease, Pod, Role, Uid
 from leasehold.core.units import Instant, Millis
 from leasehold.core.world.book import WHOLE, Attempt
 from leasehold.core.world.width import open_leases
@@ -56,18 +56,18 @@ def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
 
 
 def end_all(
-    turn: Turn, leases: list[Lease], why: Closed | Why, *, grace: Millis | None = None
+    turn: Turn, leases: list[Lease], why: Closed | ClosureReason, *, grace: Millis | None = None
 ) -> None:
     """Mark these leases as ending, with each run's own grace period or a shorter given one."""
     for lease in leases:
         assert lease.ending is None, lease.name
         run = turn.world.runs.get(lease.uid)
         allowed = run.spec.grace if run is not None else 0
-        said = why if isinstance(why, Why) else Why(reason=why)
+        said = why if isinstance(why, ClosureReason) else ClosureReason(reason=why)
         turn.mark(lease, said, grace=allowed if grace is None else min(grace, allowed))
         turn.again = True
 
 
-def end_unit(turn: Turn, uid: Uid, unit: int, why: Closed | Why) -> None:
+def end_unit(turn: Turn, uid: Uid, unit: int, why: Closed | ClosureReason) -> None:
     """Mark every open lease of a unit as ending, except those that are ending already."""
     end_all(turn, standing(turn.world, uid, unit), why)

@@ -265,7 +265,7 @@ def _is_kept(world: World, pod: Pod) -> bool:
     """Return whether the pod stays so that its log can be read: it ended by itself.
 
     It stays even if there is a newer attempt, because users ask for the failed one.
-    `shell.ended_pods` removes old ones and limits their number.
+    `shell.loop.ended_pods` removes old ones and limits their number.
     """
     run = world.runs.get(pod.run_uid)
     return run is not None and not run.deleting and pod.has_ended and not pod.deleting

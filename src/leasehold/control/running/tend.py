@@ -4,6 +4,7 @@ Called for every run with news or a due alarm. The meaning of a pod's end is dec
 node's end in `failures`.
 """
 
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import cancel_reservation
 from leasehold.control.running.draining import leave_drained_nodes
 from leasehold.control.running.failures import handle_losses
@@ -18,12 +19,11 @@ from leasehold.control.running.open_leases import (
     pod_of,
     standing,
 )
-from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.swap import vacancies
 from leasehold.core.facts import (
     Cause,
     Closed,
+    ClosureReason,
     Gang,
     Lease,
     Opened,
@@ -32,8 +32,8 @@ from leasehold.core.facts import (
     Role,
     Run,
     Uid,
-    Why,
 )
+from leasehold.core.placement.swap import vacancies
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.book import WHOLE, Attempt
@@ -89,7 +89,9 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
                 continue  # no notice: it was known before, and is only found again after a restart
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
-            turn.tell("Run", lease.run_key, Told.RUNNING, f"all pods bound, {plural(gpus, 'GPU')}")
+            turn.tell(
+                "Run", lease.run_key, NoticeReason.RUNNING, f"all pods bound, {plural(gpus, 'GPU')}"
+            )
 
 
 def _is_taken_back(attempt: Attempt | None, leases: list[Lease]) -> bool:
@@ -243,7 +245,7 @@ def _fail_to_start(turn: Turn, lease: Lease, pod: Pod) -> None:
     """Fail a unit whose pod could not be started. Only one lease carries the pod's message,
     because a batch has no room for one per lease."""
     why = " ".join((pod.waits_for or "its kubelet does not say why").split())[:REASON_CHARS_MAX]
-    end_all(turn, [lease], Why(reason=Closed.FAIL, detail=why))
+    end_all(turn, [lease], ClosureReason(reason=Closed.FAIL, detail=why))
     end_unit(turn, lease.uid, turn.world.unit_of(lease.uid, lease.group), Closed.FAIL)
     words = f"{_too_late(lease, pod)}; its gang ends with it"
     turn.tell("Run", lease.run_key, Refusal.RETRYING, words)
@@ -295,7 +297,7 @@ def _take_back(turn: Turn, run: Run, group: int) -> None:
 def _stop_if_asked(turn: Turn, run: Run) -> None:
     if run.spec.stop or run.deleting:
         if standing(turn.world, run.uid):
-            turn.tell("Run", run.key, Told.CANCELED, "cancelled by its user")
+            turn.tell("Run", run.key, NoticeReason.CANCELED, "cancelled by its user")
         end_unit(turn, run.uid, WHOLE, Closed.CANCELED)
 
 
@@ -309,7 +311,7 @@ def _stop_at_limit(turn: Turn, run: Run) -> None:
             continue
         if standing(turn.world, run.uid, unit):
             end_unit(turn, run.uid, unit, Closed.TIME_LIMIT)
-            turn.tell("Run", run.key, Told.TIME_LIMIT, "runtime.maxDuration is reached")
+            turn.tell("Run", run.key, NoticeReason.TIME_LIMIT, "runtime.maxDuration is reached")
 
 
 def _release_spares(turn: Turn, run: Run) -> None:

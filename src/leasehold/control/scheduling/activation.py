@@ -8,24 +8,25 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.control.cuts.overdrafts import move_lease
-from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
+from leasehold.control.preemption.overdrafts import move_lease
+from leasehold.control.preemption.publish import Announced, can_publish, publish_cuts
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import block, present
-from leasehold.control.scheduling.family import TakenBack, take_back
-from leasehold.control.scheduling.holds import ends_at, groups_held_for, hold_of
-from leasehold.control.scheduling.motion import must_wait
+from leasehold.control.scheduling.family import FamilySettlement, take_back
+from leasehold.control.scheduling.holds import Hold, ends_at, give_up, groups_held_for, hold_of
 from leasehold.control.scheduling.plans import claims_of_held
-from leasehold.control.scheduling.wishes import wish_for
-from leasehold.control.told import Told
+from leasehold.control.scheduling.requests import wish_for
+from leasehold.control.scheduling.settling import must_wait
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, ask_for
-from leasehold.core.decisions.calendar import Calendar, Entry, uid_of_run
-from leasehold.core.decisions.cover import can_pay
-from leasehold.core.decisions.order import in_order, is_ahead, place_of
-from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
-from leasehold.core.decisions.site import Ground, money_of
+from leasehold.core.admission.order import in_order, is_ahead, place_of
+from leasehold.core.calendar.entries import Calendar, Entry, uid_of_run
 from leasehold.core.facts import Record, Run
-from leasehold.core.reservations import Held, Reservation, State
+from leasehold.core.funding.claims import ask_for
+from leasehold.core.funding.cover import can_pay
+from leasehold.core.preemption.resolve import PlannedSite, Resolved, resolve
+from leasehold.core.preemption.site import NodeOffers, money_of
+from leasehold.core.requests import StartRequest
+from leasehold.core.reservations import HeldMoney, Reservation, State
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import FOREVER
 from leasehold.core.verdicts import Admitted, Refusal, Refused
@@ -37,7 +38,7 @@ Places = tuple[tuple[str, int], ...]
 class Due(Record):
     """A run whose start by preemption is due, and that does not fit."""
 
-    wish: Wish
+    wish: StartRequest
     reservation: Reservation
     refused: Refused
 
@@ -179,15 +180,25 @@ def _activate(turn: Turn, due: Due) -> bool:
         return True
     if not answer.cuts.kept and found.state is State.PENDING:
         return False  # ending leases already free enough
+    hold = hold_of(world, wish.run)
+    if answer.cuts.kept and hold is not None and _has_cut(hold):
+        # A successor looks for the place of a hold again if the status that named it was lost.
+        give_up(turn, hold, "the place that was held is not free and was not found again")
+        return True
     if answer.cuts.kept:
         _publish(turn, due, answer, subject)
     _hold(turn, wish.run, found, answer.plan)
     return True
 
 
+def _has_cut(hold: Hold) -> bool:
+    """Return whether runs were already preempted for GPUs: that happens once per announcement."""
+    return any(each.cause is CutCause.RESERVATION for each in hold.resolutions)
+
+
 def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:
     wish, world = due.wish, turn.world
-    ground = Ground(world, wish, turn.calendar, at=turn.now, now=turn.now)
+    ground = NodeOffers(world, wish, turn.calendar, at=turn.now, now=turn.now)
     publish_cuts(
         turn,
         answer.cuts,
@@ -201,7 +212,7 @@ def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None
     )
 
 
-def _is_paid(turn: Turn, wish: Wish, found: Reservation) -> bool:
+def _is_paid(turn: Turn, wish: StartRequest, found: Reservation) -> bool:
     """Return whether the payers of its site can pay at present."""
     world = turn.world
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
@@ -228,7 +239,7 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
     return True
 
 
-def give_back(turn: Turn, wish: Wish, taken: TakenBack, subject: Announced) -> None:
+def give_back(turn: Turn, wish: StartRequest, taken: FamilySettlement, subject: Announced) -> None:
     """Move leases of the family to other payers, and preempt the others."""
     for lease, covered in taken.moved:
         move_lease(turn, lease, covered)
@@ -261,7 +272,7 @@ def activating(
     run: Run,
     found: Reservation,
     places: Places,
-    money: tuple[Held, ...],
+    money: tuple[HeldMoney, ...],
     *,
     is_site: bool,
 ) -> None:
@@ -281,7 +292,7 @@ def activating(
         )
     )
     assert all(name in nodes for name, _ in places) or is_site
-    turn.tell("Run", run.key, Told.ACTIVATING, "room is being made by a Resolution")
+    turn.tell("Run", run.key, NoticeReason.ACTIVATING, "room is being made by a Resolution")
     turn.again = True
 
 

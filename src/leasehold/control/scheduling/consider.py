@@ -8,17 +8,17 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from leasehold.control.cuts.publish import Announced, can_publish
+from leasehold.control.preemption.publish import Announced, can_publish
 from leasehold.control.reservations import present
 from leasehold.control.running.life import (
     BIND_FAILING,
     Standing,
-    Where,
+    UnitState,
     units_of,
     unstarted,
     where_is,
 )
-from leasehold.control.scheduling.family import TakenBack, take_back
+from leasehold.control.scheduling.family import FamilySettlement, take_back
 from leasehold.control.scheduling.holds import (
     Hold,
     ends_at,
@@ -27,24 +27,25 @@ from leasehold.control.scheduling.holds import (
     start_where_held,
     still_paid,
 )
-from leasehold.control.scheduling.motion import must_wait
 from leasehold.control.scheduling.plans import Plan, enter, plan_for
 from leasehold.control.scheduling.queue_pass import PlaceInQueue, QueuePass, is_plain
-from leasehold.control.scheduling.wishes import (
+from leasehold.control.scheduling.requests import (
     groups_short_of_minimum,
     next_attempts,
     node_changed_since_blocked,
     waiting_groups,
     wish_for,
 )
+from leasehold.control.scheduling.settling import must_wait
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import why_put_aside
-from leasehold.core.decisions.admit import Wish, admit, as_found_by, owner_allowed
-from leasehold.core.decisions.calendar import uid_beside
-from leasehold.core.decisions.ever import never_fits, never_paid
-from leasehold.core.decisions.fill import fill
-from leasehold.core.decisions.hours import has_ample_hours
+from leasehold.core.admission.admit import admit, as_found_by, owner_allowed
+from leasehold.core.admission.fill import fill
+from leasehold.core.admission.possible import never_fits, never_paid
+from leasehold.core.calendar.entries import uid_beside
 from leasehold.core.facts import Gang, Record, Run
+from leasehold.core.funding.hours import has_ample_hours
+from leasehold.core.requests import StartRequest
 from leasehold.core.reservations import State
 from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
@@ -56,7 +57,7 @@ NAME_MAX = 253  # characters of a Run's name
 class Started(Record):
     """All of it, or one group of a sweep: the others are considered again."""
 
-    wish: Wish
+    wish: StartRequest
     plan: Admitted
     left: tuple[int, ...] = ()  # groups
 
@@ -64,21 +65,21 @@ class Started(Record):
 class Planned(Record):
     """It cannot start now. `more`: the groups of a sweep beyond its minimum, with their plans."""
 
-    wish: Wish
+    wish: StartRequest
     refused: Refused
     plan: Plan | None  # None: only groups beyond the minimum wait
-    more: tuple[tuple[Wish, Plan], ...] = ()
+    more: tuple[tuple[StartRequest, Plan], ...] = ()
 
 
-class TakesBack(Record):
+class StartsByFamilyRule(Record):
     """Its family gives back its owner's envelope, and it starts (O5)."""
 
-    wish: Wish
+    wish: StartRequest
     refused: Refused
-    taken: TakenBack
+    taken: FamilySettlement
 
 
-class PutOff(Record):
+class Postponed(Record):
     """Its family gives back what it must once all is still: no run behind may start before (Q2)."""
 
     refused: Refused
@@ -89,23 +90,23 @@ class InQueue(Record):
 
     refused: Refused
     place: PlaceInQueue
-    wish: Wish | None = None  # None: it is like another run that was just refused
+    wish: StartRequest | None = None  # None: it is like another run that was just refused
 
     @property
     def is_like_another(self) -> bool:
         return self.wish is None
 
 
-class Holds(Record):
+class WaitsForHold(Record):
     """An activation holds its place, which is not free yet."""
 
     hold: Hold
-    wish: Wish | None  # what it waits for; None while too few of its groups may start
+    wish: StartRequest | None  # what it waits for; None while too few of its groups may start
     refused: Refused
     is_over: bool  # the hold is given up
 
 
-class Then(Enum):
+class ReservationChange(Enum):
     """What becomes of the reservation of a run that is denied."""
 
     KEEP = "keep"
@@ -117,10 +118,10 @@ class Denied(Record):
     """For a reason that has nothing to do with GPUs or money, or for good."""
 
     refused: Refused
-    then: Then
+    then: ReservationChange
 
 
-Verdict = Started | Planned | TakesBack | PutOff | InQueue | Holds | Denied
+Verdict = Started | Planned | StartsByFamilyRule | Postponed | InQueue | WaitsForHold | Denied
 
 
 def consider(
@@ -150,7 +151,7 @@ def consider(
 
 def _consider_whole(turn: Turn, run: Run, passing: QueuePass, known: Refused | None) -> Verdict:
     """Q3: the largest width of its grid that fits; plans are made for its minimum."""
-    wish: Wish | None = None
+    wish: StartRequest | None = None
     answer: Admitted | Refused | None = known
     for groups in _widths(run):
         wish = wish_for(turn.world, run, groups)
@@ -204,8 +205,8 @@ def _more_at_once(turn: Turn, run: Run) -> int:
 
 def _plans_beyond(
     turn: Turn, run: Run, passing: QueuePass, refused: Refused, groups: tuple[int, ...]
-) -> tuple[tuple[Wish, Plan], ...]:
-    found: list[tuple[Wish, Plan]] = []
+) -> tuple[tuple[StartRequest, Plan], ...]:
+    found: list[tuple[StartRequest, Plan]] = []
     for group in groups:
         if not passing.take_place(run, refused).is_planned:
             break
@@ -224,10 +225,10 @@ def _plans_beyond(
 
 def _not_now(turn: Turn, run: Run) -> Denied | None:
     if run.uid in turn.quarantined:
-        return Denied(refused=why_put_aside(turn.world, run.uid), then=Then.CANCEL)
+        return Denied(refused=why_put_aside(turn.world, run.uid), then=ReservationChange.CANCEL)
     not_allowed = owner_allowed(turn.world, run)
     if not_allowed is not None:
-        return Denied(refused=not_allowed, then=Then.CANCEL)
+        return Denied(refused=not_allowed, then=ReservationChange.CANCEL)
     alike = unstarted(turn.world, run)
     units = [alike] if alike is not None else units_of(turn.world, run).values()
     waiting = [where for where in units if where.standing is Standing.WAITING]
@@ -238,16 +239,16 @@ def _not_now(turn: Turn, run: Run) -> Denied | None:
     return None
 
 
-def _backs_off(turn: Turn, run: Run, where: Where) -> bool:
+def _backs_off(turn: Turn, run: Run, where: UnitState) -> bool:
     if node_changed_since_blocked(turn.world, run, where):
         return False
     return where.retry_at > (turn.now if turn.time_trusted else 0)
 
 
-def _back_off(turn: Turn, run: Run, where: Where) -> Denied:
+def _back_off(turn: Turn, run: Run, where: UnitState) -> Denied:
     """A run in back-off has no plan; what an activation holds for it stays (B2, A4)."""
     is_held = run.uid in turn.world.activating
-    pause = Then.KEEP if is_held else Then.CANCEL
+    pause = ReservationChange.KEEP if is_held else ReservationChange.CANCEL
     if where.why != BIND_FAILING:
         refused = Refused(reason=Refusal.RETRYING, remedy=f"{where.why}: tried again after a pause")
         return Denied(refused=refused, then=pause)
@@ -257,7 +258,7 @@ def _back_off(turn: Turn, run: Run, where: Where) -> Denied:
         f"{'was' if where.rejected == 1 else 'were'} rejected; tried again after a pause",
     )
     is_blocked = where.rejected >= turn.world.policy.bind_attempts
-    return Denied(refused=refused, then=Then.BLOCK if is_blocked else pause)
+    return Denied(refused=refused, then=ReservationChange.BLOCK if is_blocked else pause)
 
 
 # GPUs and money.
@@ -271,20 +272,20 @@ def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
     )
     groups = groups_held_for(world, hold, turn.now)
     if not groups:
-        return Holds(
+        return WaitsForHold(
             hold=hold, wish=None, refused=refused, is_over=turn.now >= ends_at(world, hold)
         )
     wish = wish_for(world, run, groups)
     if not still_paid(turn, hold, wish):
-        return Holds(hold=hold, wish=wish, refused=refused, is_over=True)
+        return WaitsForHold(hold=hold, wish=wish, refused=refused, is_over=True)
     plan = start_where_held(turn, hold, wish)
     if plan is not None and world.policy.binder_enabled:
         return Started(wish=wish, plan=plan)
     is_over = turn.now >= ends_at(world, hold)
-    return Holds(hold=hold, wish=wish, refused=refused, is_over=is_over)
+    return WaitsForHold(hold=hold, wish=wish, refused=refused, is_over=is_over)
 
 
-def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
+def _try(turn: Turn, wish: StartRequest) -> Admitted | Refused:
     """Funded, placed, and small enough to be written down."""
     world = turn.world
     if not world.policy.binder_enabled:
@@ -305,7 +306,7 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
     return answer if size is None else _too_large(turn, size)
 
 
-def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:
+def _try_spares(turn: Turn, wish: StartRequest) -> Admitted | Refused:
     """On top of spares, and free GPUs beside them, that no entry counts on."""
     world = turn.world
     with world.what_if.opened():
@@ -321,7 +322,7 @@ def _too_large(turn: Turn, size: int) -> Refused:
     )
 
 
-def _has_room_by_any_name(turn: Turn, wish: Wish) -> bool:
+def _has_room_by_any_name(turn: Turn, wish: StartRequest) -> bool:
     """Whether a batch holds the gang, and would if its run had the longest of names: of those that
     are alike the names differ."""
     longest = replace(wish.run, name="x" * NAME_MAX)
@@ -329,15 +330,17 @@ def _has_room_by_any_name(turn: Turn, wish: Wish) -> bool:
 
 
 def _wait(
-    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, *, is_known: bool = False
+    turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass, *, is_known: bool = False
 ) -> Verdict:
     """`is_known`: the refusal is that of a run just like it."""
     world, run = turn.world, wish.run
     if not world.policy.binder_enabled:
-        return Denied(refused=refused, then=Then.KEEP)  # no start is planned that may not be made
+        return Denied(
+            refused=refused, then=ReservationChange.KEEP
+        )  # no start is planned that may not be made
     never = _never(turn, wish, refused, passing)
     if never is not None:
-        return Denied(refused=never, then=Then.BLOCK)
+        return Denied(refused=never, then=ReservationChange.BLOCK)
     if not is_known and is_plain(turn, run) and _has_room_by_any_name(turn, wish):
         refused = passing.remember(turn, run, refused)
     place = passing.take_place(run, refused)
@@ -346,17 +349,17 @@ def _wait(
     announced = _family_rule_due(turn, wish)
     if announced is not None:
         if must_wait(turn):
-            return PutOff(refused=refused)
+            return Postponed(refused=refused)
         taken = _take_back(turn, wish, announced)
         if taken is not None:
-            return TakesBack(wish=wish, refused=refused, taken=taken)
+            return StartsByFamilyRule(wish=wish, refused=refused, taken=taken)
     plan = plan_for(turn, wish, refused, passing, is_first=True)
     if plan is not None and plan.state is State.PENDING:
         enter(turn, wish, plan)
     return Planned(wish=wish, refused=refused, plan=plan)
 
 
-def _never(turn: Turn, wish: Wish, refused: Refused, passing: QueuePass) -> Refused | None:
+def _never(turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass) -> Refused | None:
     """Q11: why it could not start even if nothing else ran; no run is cut for it."""
     world, run = turn.world, wish.run
     if passing.possible.get(run.uid) is run:
@@ -374,7 +377,7 @@ def _never(turn: Turn, wish: Wish, refused: Refused, passing: QueuePass) -> Refu
     return never
 
 
-def _family_rule_due(turn: Turn, wish: Wish) -> Announced | None:
+def _family_rule_due(turn: Turn, wish: StartRequest) -> Announced | None:
     """O5: once its notice is over, the family rule is tried in every walk."""
     found = present(turn.world, wish.run)
     if found is None or not found.by_family or found.by_family > turn.now or not turn.time_trusted:
@@ -382,7 +385,7 @@ def _family_rule_due(turn: Turn, wish: Wish) -> Announced | None:
     return Announced(found.subject, batch=found.batch, commitment=found.commitment)
 
 
-def _take_back(turn: Turn, wish: Wish, subject: Announced) -> TakenBack | None:
+def _take_back(turn: Turn, wish: StartRequest, subject: Announced) -> FamilySettlement | None:
     if not can_publish(turn, subject):
         return None
     return take_back(turn, wish, seeder=lambda: subject.seed(turn))

@@ -9,16 +9,17 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
-from leasehold.control.cuts.overdrafts import payer_beside
+from leasehold.control.preemption.overdrafts import payer_beside
 from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.cuts import Cuts, Seeder
-from leasehold.core.decisions.funded import nobody_pays
-from leasehold.core.decisions.overdraft import cut_shared, refinance_order
-from leasehold.core.decisions.resolve import is_going
+from leasehold.core.admission.admit import admit
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation
+from leasehold.core.funding.funded import nobody_pays
 from leasehold.core.policy import CutPolicy
+from leasehold.core.preemption.overdraft import cut_shared, refinance_order
+from leasehold.core.preemption.resolve import is_going
+from leasehold.core.preemption.victims import Cuts, Seeder
+from leasehold.core.requests import StartRequest
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered
 from leasehold.core.world.accounts import Claim
@@ -29,7 +30,7 @@ from leasehold.core.world.world import World
 Then = Callable[[Collection[str]], Admitted | None]
 
 
-class TakenBack(Record):
+class FamilySettlement(Record):
     """Leases that others pay for from now on, and what is cut of the rest."""
 
     moved: tuple[tuple[Lease, Covered], ...]
@@ -39,7 +40,7 @@ class TakenBack(Record):
     deficit: int = 0  # GPUs of those that end
 
 
-def leases_to_give_back(turn: Turn, wish: Wish, passing: QueuePass) -> tuple[str, ...]:
+def leases_to_give_back(turn: Turn, wish: StartRequest, passing: QueuePass) -> tuple[str, ...]:
     """The shared leases in its owner's envelopes, if they are why those do not pay now (Q6)."""
     world, now = turn.world, turn.now
     if world.policy.cuts is CutPolicy.NEVER:
@@ -68,8 +69,8 @@ def leases_to_give_back(turn: Turn, wish: Wish, passing: QueuePass) -> tuple[str
 
 
 def take_back(
-    turn: Turn, wish: Wish, *, seeder: Seeder, is_paid: Callable[[], bool] | None = None
-) -> TakenBack | None:
+    turn: Turn, wish: StartRequest, *, seeder: Seeder, is_paid: Callable[[], bool] | None = None
+) -> FamilySettlement | None:
     """How an owner gets its envelopes back so that its run starts now; None if it would not.
     `is_paid`: ask only for payers, not for a place."""
     world, now = turn.world, turn.now
@@ -85,14 +86,14 @@ def take_back(
 
 def _rehearse(
     turn: Turn,
-    wish: Wish,
+    wish: StartRequest,
     own: tuple[EnvelopeKey, ...],
     shared: tuple[Lease, ...],
     *,
     seeder: Seeder,
     is_paid: Callable[[], bool] | None,
     now: Instant,
-) -> TakenBack | None:
+) -> FamilySettlement | None:
     """The caller must hold an open what-if."""
     world = turn.world
     money = _Money(world, now)
@@ -137,7 +138,7 @@ def _rehearse(
     # A draw takes a whole run, and a spare its filler: what of them others were to pay for ends.
     ended = {name for cut in (cuts.kept if cuts else ()) for name in cut.ends}
     paid = (lease.payer for cut in (cuts.kept if cuts else ()) for lease in cut.leases)
-    return TakenBack(
+    return FamilySettlement(
         moved=tuple(pair for pair in moved if pair[0].name not in ended),
         cuts=cuts,
         plan=plan() if is_paid is None else None,
@@ -200,12 +201,12 @@ class _Money:
             world.accounts.claim(claim)
 
 
-def _own_envelopes(world: World, wish: Wish) -> list[Envelope]:
+def _own_envelopes(world: World, wish: StartRequest) -> list[Envelope]:
     spec = wish.run.spec
     return list(world.tree.envelopes((spec.owner,), spec.flavor))
 
 
-def _shared(world: World, wish: Wish) -> list[Lease]:
+def _shared(world: World, wish: StartRequest) -> list[Lease]:
     """The family's open leases in the owner's envelopes that pay where the run may go."""
     places = locations_for(world, wish.run.spec)
     return [

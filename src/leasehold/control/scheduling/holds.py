@@ -6,19 +6,21 @@ or Blocked, or `drain.timeout` has passed. When the held place is free, the run 
 
 from msgspec.structs import replace
 
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import cancel_reservation, release
 from leasehold.control.running.life import BIND_FAILING, Standing, units_of
 from leasehold.control.scheduling.plans import claims_of_held
-from leasehold.control.scheduling.wishes import waiting_groups, wish_for
-from leasehold.control.told import Told
+from leasehold.control.scheduling.requests import waiting_groups, wish_for
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, as_found_by, ask_for
-from leasehold.core.decisions.calendar import Calendar, Entry
-from leasehold.core.decisions.cover import can_pay
-from leasehold.core.decisions.pack import try_pack
-from leasehold.core.decisions.resolve import PlannedSite, let_go
+from leasehold.core.admission.admit import as_found_by
+from leasehold.core.calendar.entries import Calendar, Entry
 from leasehold.core.facts import Gang, Record, Run
-from leasehold.core.reservations import Held, Reservation
+from leasehold.core.funding.claims import ask_for
+from leasehold.core.funding.cover import can_pay
+from leasehold.core.placement.pack import try_pack
+from leasehold.core.preemption.resolve import PlannedSite, let_go
+from leasehold.core.requests import StartRequest
+from leasehold.core.reservations import HeldMoney, Reservation
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant, plural
 from leasehold.core.verdicts import Admitted, Packed, PodPlace
@@ -115,17 +117,21 @@ def _is_ready(turn: Turn, run: Run) -> bool:
     return bool(waiting_groups(turn.world, run, turn.now))
 
 
-def give_up(turn: Turn, hold: Hold) -> None:
-    """Give up a hold that timed out: the run waits like any other, and others may use the place."""
+def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
+    """Give up a hold: the run waits like any other, and others may use the place.
+
+    `why`: in words; without it the hold has timed out.
+    """
     world, run = turn.world, hold.run
     turn.calendar.forget(run.uid)
     if any(where.standing is Standing.LIVE for where in units_of(world, run).values()):
         release(turn, run)
         return
-    left = still_there(world, hold)
-    why = f"{plural(len(left), 'victim')} did not end in time; the place that was held is given up"
+    if not why:
+        left = plural(len(still_there(world, hold)), "victim")
+        why = f"{left} did not end in time; the place that was held is given up"
+        turn.tell("Run", run.key, NoticeReason.DRAIN_TIMEOUT, why)
     cancel_reservation(turn, run, why)
-    turn.tell("Run", run.key, Told.DRAIN_TIMEOUT, why)
     turn.again = True
 
 
@@ -156,7 +162,7 @@ def enter_hold(turn: Turn, hold: Hold) -> None:
     )
 
 
-def _less(money: list[Held], payer: str, gpus: int) -> list[Held]:
+def _less(money: list[HeldMoney], payer: str, gpus: int) -> list[HeldMoney]:
     left = []
     for each in money:
         taken = min(each.gpus, gpus) if each.payer == payer else 0
@@ -178,7 +184,7 @@ def groups_held_for(world: World, hold: Hold, now: Instant) -> tuple[int, ...]:
     return waiting[:count] if len(waiting) >= count else ()
 
 
-def still_paid(turn: Turn, hold: Hold, wish: Wish) -> bool:
+def still_paid(turn: Turn, hold: Hold, wish: StartRequest) -> bool:
     """Return whether the held payers can pay, now or once ending leases are gone."""
     world = turn.world
     with world.what_if.opened():
@@ -186,7 +192,7 @@ def still_paid(turn: Turn, hold: Hold, wish: Wish) -> bool:
         return _pays(turn, hold, wish)
 
 
-def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
+def start_where_held(turn: Turn, hold: Hold, wish: StartRequest) -> Admitted | None:
     """Return the start in the held place with the held payers, or None if not all of it is free."""
     world = turn.world
     planned = PlannedSite(domains=hold.reservation.domains, money=hold.reservation.held_money)
@@ -203,7 +209,9 @@ def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
     return None if packed is None else Admitted(covered=planned.covered(world), packed=packed)
 
 
-def _pack_in(world: World, wish: Wish, planned: PlannedSite, held: dict[str, int]) -> Packed | None:
+def _pack_in(
+    world: World, wish: StartRequest, planned: PlannedSite, held: dict[str, int]
+) -> Packed | None:
     """Place the pods on the held GPUs. The caller must hold an open what-if."""
     fleet = world.fleet
     domains = sorted({fleet.nodes[name].node.domain for name in held})
@@ -223,7 +231,7 @@ def _pack_in(world: World, wish: Wish, planned: PlannedSite, held: dict[str, int
     return Packed(places=tuple(sorted(places, key=lambda each: (each.group, each.spare))))
 
 
-def _pays(turn: Turn, hold: Hold, wish: Wish) -> bool:
+def _pays(turn: Turn, hold: Hold, wish: StartRequest) -> bool:
     world = turn.world
     others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
     with world.what_if.opened():

@@ -12,24 +12,26 @@ from leasehold.control.reservations import present
 from leasehold.control.scheduling.family import leases_to_give_back
 from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, as_found_by, ask_for
-from leasehold.core.decisions.calendar import Entry
-from leasehold.core.decisions.cover import can_pay, cover
-from leasehold.core.decisions.forecast import Forecast, Known, forecast, is_ever_paid
-from leasehold.core.decisions.funded import nobody_pays
-from leasehold.core.decisions.odds import Preview, preview
-from leasehold.core.decisions.outlook import leases_ended_by
-from leasehold.core.decisions.resolve import PlannedSite
-from leasehold.core.decisions.site import (
-    Ground,
+from leasehold.core.admission.admit import as_found_by
+from leasehold.core.admission.forecast import Forecast, KnownStart, forecast, is_ever_paid
+from leasehold.core.calendar.entries import Entry
+from leasehold.core.calendar.outlook import leases_ended_by
+from leasehold.core.facts import EnvelopeKey, Record, Relation, Run
+from leasehold.core.funding.claims import ask_for
+from leasehold.core.funding.cover import can_pay, cover
+from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.policy import CutPolicy
+from leasehold.core.preemption.odds import Preview, preview
+from leasehold.core.preemption.resolve import PlannedSite
+from leasehold.core.preemption.site import (
+    NodeOffers,
     Site,
     choose_site,
     money_of,
     protections_ending,
 )
-from leasehold.core.facts import EnvelopeKey, Record, Relation, Run
-from leasehold.core.policy import CutPolicy
-from leasehold.core.reservations import Confidence, Held, Reservation, State
+from leasehold.core.requests import StartRequest
+from leasehold.core.reservations import Confidence, HeldMoney, Reservation, State
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.accounts import Claim
@@ -50,11 +52,11 @@ class Plan(Record):
     by_family: Instant = 0  # the start with the owner's own envelope that was announced
     held_from: Instant = 0
     places: Places = ()
-    money: tuple[Held, ...] = ()
+    money: tuple[HeldMoney, ...] = ()
     is_site: bool = False
     is_kept: bool = False  # the site is kept until it comes free (Q10)
     asked: frozenset[EnvelopeKey] = frozenset()  # to pay, at all instants that were tried
-    known: Known | None = None  # if it was found just now
+    known: KnownStart | None = None  # if it was found just now
     preview: Preview | None = None  # if the site was chosen, or its odds were drawn, just now
 
     @property
@@ -63,7 +65,7 @@ class Plan(Record):
 
 
 def plan_for(
-    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, *, is_first: bool
+    turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass, *, is_first: bool
 ) -> Plan | None:
     """`is_first`: of a whole run, or of the groups that a sweep lacks of its minimum. The other
     groups of a sweep are planned by Q4 alone. None: no start is known."""
@@ -94,7 +96,7 @@ def _standing(turn: Turn, run: Run) -> Reservation | None:
 
 def _plan(
     turn: Turn,
-    wish: Wish,
+    wish: StartRequest,
     refused: Refused,
     passing: QueuePass,
     *,
@@ -125,7 +127,7 @@ def _plan(
     return replace(by_preemption, asked=asked)
 
 
-def _is_paid(turn: Turn, wish: Wish, passing: QueuePass, *, at: Instant) -> bool:
+def _is_paid(turn: Turn, wish: StartRequest, passing: QueuePass, *, at: Instant) -> bool:
     unpaid = nobody_pays(
         turn.world,
         wish,
@@ -138,7 +140,7 @@ def _is_paid(turn: Turn, wish: Wish, passing: QueuePass, *, at: Instant) -> bool
 
 
 def _is_paid_some_time(
-    turn: Turn, wish: Wish, passing: QueuePass, family: tuple[str, ...]
+    turn: Turn, wish: StartRequest, passing: QueuePass, family: tuple[str, ...]
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
     """Return whether it has payers at an instant that is known, and the envelopes asked."""
     return is_ever_paid(
@@ -156,7 +158,7 @@ def _is_paid_some_time(
 
 
 def _known_start(
-    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, old: Reservation | None
+    turn: Turn, wish: StartRequest, refused: Refused, passing: QueuePass, old: Reservation | None
 ) -> tuple[Plan | None, frozenset[EnvelopeKey]]:
     """The first instant at which it fits, and the envelopes that were asked to pay before it; the
     plan that it has stands unless it fits earlier."""
@@ -204,24 +206,24 @@ def _known_start(
     return plan, asked
 
 
-def _alignment(world: World, money: tuple[Held, ...], at: Instant) -> Confidence:
+def _alignment(world: World, money: tuple[HeldMoney, ...], at: Instant) -> Confidence:
     opens = any(world.envelopes[each.payer].start == at for each in money)
     return Confidence.WINDOW if opens else Confidence.EXACT
 
 
-def _stands(turn: Turn, wish: Wish, old: Reservation) -> bool:
+def _stands(turn: Turn, wish: StartRequest, old: Reservation) -> bool:
     """Whether the known start that a reservation has is still possible."""
     if old.is_site or old.held_from <= turn.now or not _is_whole(wish, old.held_places):
         return False
     return is_possible(turn, wish, old.held_places, old.held_money, at=old.held_from)
 
 
-def _is_whole(wish: Wish, places: Places) -> bool:
+def _is_whole(wish: StartRequest, places: Places) -> bool:
     return sum(gpus for _, gpus in places) == wish.want.gpus
 
 
 def is_possible(
-    turn: Turn, wish: Wish, places: Places, money: tuple[Held, ...], *, at: Instant
+    turn: Turn, wish: StartRequest, places: Places, money: tuple[HeldMoney, ...], *, at: Instant
 ) -> bool:
     """Whether these places and payers are there for a start at that instant."""
     world, now = turn.world, turn.now
@@ -236,7 +238,7 @@ def is_possible(
         return _pays(turn, wish, money, at=at)
 
 
-def _pays(turn: Turn, wish: Wish, money: tuple[Held, ...], *, at: Instant) -> bool:
+def _pays(turn: Turn, wish: StartRequest, money: tuple[HeldMoney, ...], *, at: Instant) -> bool:
     """The caller must hold an open what-if in which the calendar is respected."""
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=at, borrowed=wish.borrowed_already)
     return can_pay(turn.world, ask, money, now=turn.now)
@@ -245,16 +247,16 @@ def _pays(turn: Turn, wish: Wish, money: tuple[Held, ...], *, at: Instant) -> bo
 # Q6: no payers.
 
 
-def _short_of_money(turn: Turn, wish: Wish, first: Instant) -> Plan:
+def _short_of_money(turn: Turn, wish: StartRequest, first: Instant) -> Plan:
     """From its time on it claims what is free in the envelopes of its walk."""
     money = _claimable(turn, wish) if turn.now >= first else ()
     since = turn.now if money else 0
     return Plan(starts=first, confidence=Confidence.MONEY, held_from=since, money=money)
 
 
-def _claimable(turn: Turn, wish: Wish) -> tuple[Held, ...]:
+def _claimable(turn: Turn, wish: StartRequest) -> tuple[HeldMoney, ...]:
     world, now = turn.world, turn.now
-    best: tuple[int, tuple[Held, ...]] | None = None
+    best: tuple[int, tuple[HeldMoney, ...]] | None = None
     with world.what_if.opened():
         turn.calendar.respect(world, wish.run.uid, wish.limit)
         for location in locations_for(world, wish.run.spec):
@@ -266,7 +268,9 @@ def _claimable(turn: Turn, wish: Wish) -> tuple[Held, ...]:
                 best = (
                     missing,
                     tuple(
-                        Held(payer=s.envelope, gpus=s.taken, relation=s.relation, location=location)
+                        HeldMoney(
+                            payer=s.envelope, gpus=s.taken, relation=s.relation, location=location
+                        )
                         for s in taken
                     ),
                 )
@@ -278,7 +282,7 @@ def _claimable(turn: Turn, wish: Wish) -> tuple[Held, ...]:
 
 def _by_cuts(
     turn: Turn,
-    wish: Wish,
+    wish: StartRequest,
     passing: QueuePass,
     *,
     old: Reservation | None,
@@ -319,7 +323,7 @@ def _by_cuts(
 
 def _choose(
     turn: Turn,
-    wish: Wish,
+    wish: StartRequest,
     at: Instant,
     *,
     returned: tuple[str, ...],
@@ -330,14 +334,14 @@ def _choose(
     )
 
 
-def _on(turn: Turn, wish: Wish, site: Site, passing: QueuePass, *, starts: Instant) -> Plan:
+def _on(turn: Turn, wish: StartRequest, site: Site, passing: QueuePass, *, starts: Instant) -> Plan:
     """A start by cuts on this site, with its odds."""
     seen = _preview(turn, wish, site, starts, lambda: passing.may_sample(turn))
     return replace(_on_site(site, starts=starts), preview=seen)
 
 
 def _preview(
-    turn: Turn, wish: Wish, site: Site, starts: Instant, may_sample: Callable[[], bool]
+    turn: Turn, wish: StartRequest, site: Site, starts: Instant, may_sample: Callable[[], bool]
 ) -> Preview:
     planned, now = PlannedSite(domains=site.domains, money=site.money), turn.now
     return preview(
@@ -363,7 +367,7 @@ def _on_site(site: Site, *, starts: Instant) -> Plan:
     )
 
 
-def _instants(turn: Turn, wish: Wish) -> set[Instant]:
+def _instants(turn: Turn, wish: StartRequest) -> set[Instant]:
     """Ends of entries and openings of windows."""
     world, now = turn.world, turn.now
     found = {term.frees_at for term in world.terms.values() if now < term.frees_at < FOREVER}
@@ -383,7 +387,7 @@ def _waits_for_victims(world: World, run: Run) -> bool:
 
 
 def _site_stands(
-    turn: Turn, wish: Wish, old: Reservation, *, at: Instant, returned: tuple[str, ...]
+    turn: Turn, wish: StartRequest, old: Reservation, *, at: Instant, returned: tuple[str, ...]
 ) -> bool:
     """Whether a site still has its place and its payers."""
     if not old.is_site or not _is_whole(wish, old.held_places):
@@ -396,18 +400,18 @@ def _site_stands(
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         if not _pays(turn, wish, old.held_money, at=at):
             return False
-        return Ground(world, wish, turn.calendar, at=at, now=now).holds(old.held_places)
+        return NodeOffers(world, wish, turn.calendar, at=at, now=now).holds(old.held_places)
 
 
 def _kept_site(
-    turn: Turn, wish: Wish, passing: QueuePass, old: Reservation | None, waits: Plan
+    turn: Turn, wish: StartRequest, passing: QueuePass, old: Reservation | None, waits: Plan
 ) -> Plan:
     """Q10: without cuts, the first run in a domain that has waited enough keeps its site."""
     world, now = turn.world, turn.now
     if now < waits.starts:
         return waits
     places: Places = ()
-    money: tuple[Held, ...] = ()
+    money: tuple[HeldMoney, ...] = ()
     if old is not None and _site_stands(turn, wish, old, at=now, returned=()):
         places, money = old.held_places, old.held_money
     elif (site := _choose(turn, wish, now, returned=())) is not None:
@@ -423,7 +427,7 @@ def _kept_site(
 # On the calendar.
 
 
-def enter(turn: Turn, wish: Wish, plan: Plan) -> None:
+def enter(turn: Turn, wish: StartRequest, plan: Plan) -> None:
     """Put a plan on the calendar for the runs behind. One that is further away than the longest
     wait is only told (Q4)."""
     world, now, uid = turn.world, turn.now, wish.run.uid
@@ -442,7 +446,7 @@ def enter(turn: Turn, wish: Wish, plan: Plan) -> None:
 
 
 def claims_of_held(
-    world: World, wish: Wish, money: tuple[Held, ...], *, start: Instant, end: Instant
+    world: World, wish: StartRequest, money: tuple[HeldMoney, ...], *, start: Instant, end: Instant
 ) -> list[Claim]:
     """What the payers of a plan keep for it."""
     span = world.policy.accounting_horizon if wish.span is None else wish.span

@@ -8,7 +8,8 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from leasehold.control.cuts.publish import Announced
+from leasehold.control.preemption.publish import Announced
+from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import announced, block, cancel_reservation, present, release
 from leasehold.control.scheduling.activation import (
     Due,
@@ -19,31 +20,30 @@ from leasehold.control.scheduling.activation import (
 )
 from leasehold.control.scheduling.consider import (
     Denied,
-    Holds,
     InQueue,
     Planned,
-    PutOff,
+    Postponed,
+    ReservationChange,
     Started,
-    TakesBack,
-    Then,
+    StartsByFamilyRule,
     Verdict,
+    WaitsForHold,
     consider,
 )
 from leasehold.control.scheduling.holds import enter_hold, enter_holds, give_up, hold_of
 from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue_pass import QueuePass, told_place
+from leasehold.control.scheduling.requests import next_attempts
 from leasehold.control.scheduling.standing_plans import (
     StandingPlan,
     StandingPlans,
     assert_same,
 )
-from leasehold.control.scheduling.wishes import next_attempts
-from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish
-from leasehold.core.decisions.order import in_order
-from leasehold.core.decisions.outlook import Supply
+from leasehold.core.admission.order import in_order
+from leasehold.core.calendar.outlook import Supply
 from leasehold.core.facts import Opened, Run
+from leasehold.core.requests import StartRequest
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.units import format_instant, plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
@@ -106,8 +106,8 @@ def _consider(
         _note_binds(turn, run, verdict)
         left = _apply(turn, run, verdict, due)
         turn.about = run.uid  # what has started has used up its steps
-        if isinstance(verdict, TakesBack | PutOff) or (
-            isinstance(verdict, Holds) and verdict.is_over
+        if isinstance(verdict, StartsByFamilyRule | Postponed) or (
+            isinstance(verdict, WaitsForHold) and verdict.is_over
         ):
             return verdict, True
         if not left:
@@ -124,7 +124,7 @@ def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
         memory.unblock_binds(run.uid)
     elif (
         isinstance(verdict, Denied)
-        and verdict.then is Then.BLOCK
+        and verdict.then is ReservationChange.BLOCK
         and verdict.refused.reason is Refusal.BIND_FAILING
     ):
         memory.block_binds(run.uid, turn.world.node_changes)
@@ -139,18 +139,18 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
         case Planned():
             _refuse(turn, run, verdict.refused)
             _write_plans(turn, run, verdict, due)
-        case TakesBack():
+        case StartsByFamilyRule():
             _take_back(turn, run, verdict)
         case InQueue():
             _tell_place(turn, run, verdict)
             if not verdict.is_like_another:
                 cancel_reservation(turn, run, turn.world.memory.refusals[run.uid].remedy)
-        case Holds():
+        case WaitsForHold():
             if run.uid not in turn.world.memory.refusals:
                 _refuse(turn, run, verdict.refused)
             if verdict.is_over:
                 give_up(turn, verdict.hold)
-        case PutOff():
+        case Postponed():
             if run.uid not in turn.world.memory.refusals:
                 _refuse(turn, run, verdict.refused)
         case Denied():
@@ -161,17 +161,17 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
     return ()
 
 
-def _due(wish: Wish, found: Reservation, refused: Refused) -> Due:
+def _due(wish: StartRequest, found: Reservation, refused: Refused) -> Due:
     return Due(wish=wish, reservation=found, refused=refused)
 
 
 def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
     match denied.then:
-        case Then.KEEP:
+        case ReservationChange.KEEP:
             pass
-        case Then.CANCEL:
+        case ReservationChange.CANCEL:
             cancel_reservation(turn, run, denied.refused.says)
-        case Then.BLOCK:
+        case ReservationChange.BLOCK:
             block(turn, run, denied.refused)
         case _:
             assert_never(denied.then)
@@ -202,13 +202,13 @@ def _wake_for(turn: Turn, plan: Plan) -> None:
     turn.wake(plan.held_from)
 
 
-def _reserve(turn: Turn, wish: Wish, refused: Refused, plan: Plan) -> Reservation:
+def _reserve(turn: Turn, wish: StartRequest, refused: Refused, plan: Plan) -> Reservation:
     """Write the plan if it changed: not for a mere count in its words."""
     old = present(turn.world, wish.run)
     is_new = old is None or old.state is State.BLOCKED
     if old is None or is_new:
         word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
-        turn.tell("Run", wish.run.key, Told.RESERVED, word)
+        turn.tell("Run", wish.run.key, NoticeReason.RESERVED, word)
         old = announced(turn, wish.run) if old is None else replace(old, since=turn.now)
     new = reservation_for(turn.world, refused, plan, old)
     if old.reason in _OF_ROOM and new.reason in _OF_ROOM:
@@ -316,7 +316,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Non
         for segment in covered.segments
     )
     gpus = sum(lease.gpus for lease in opened)
-    turn.tell("Run", run.key, Told.ADMITTED, f"{plural(gpus, 'GPU')}, paid by {payers}")
+    turn.tell("Run", run.key, NoticeReason.ADMITTED, f"{plural(gpus, 'GPU')}, paid by {payers}")
     _warn_of_window(turn, run, plan)
     turn.again = True
 
@@ -331,13 +331,13 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
                 turn.tell(
                     "Run",
                     run.key,
-                    Told.WINDOW_ENDS_FIRST,
+                    NoticeReason.WINDOW_ENDS_FIRST,
                     f"its limit passes the window of {segment.envelope}: it will be refinanced "
                     "then, or become an overdraft",
                 )
 
 
-def _take_back(turn: Turn, run: Run, verdict: TakesBack) -> None:
+def _take_back(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
     """O5: the family's leases move or end; the run starts at once, or when they have ended."""
     found, taken = present(turn.world, run), verdict.taken
     assert found is not None, run.key

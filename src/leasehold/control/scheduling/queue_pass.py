@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish
-from leasehold.core.decisions.ever import could_hold
-from leasehold.core.decisions.outlook import Outlook, Supply
+from leasehold.core.admission.possible import could_hold
+from leasehold.core.calendar.outlook import Outlook, Supply
 from leasehold.core.facts import EnvelopeKey, Gang, Location, Record, Run, Uid
 from leasehold.core.policy import Policy
+from leasehold.core.requests import StartRequest
 from leasehold.core.units import FOREVER, SECOND, Instant
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.accounts import Accounts
-from leasehold.core.world.alike import Alike, Likeness
+from leasehold.core.world.alike import EqualRuns, EqualRunsIndex
 
 _SAMPLES_PER_SECOND = 4
 _EXACT = 16  # the first places in the queue that are told about
@@ -78,7 +78,7 @@ class QueuePass:
     def __init__(
         self,
         policy: Policy,
-        alike: Alike | None = None,
+        alike: EqualRunsIndex | None = None,
         supply: Supply | None = None,
         *,
         is_rehearsal: bool = False,
@@ -87,13 +87,13 @@ class QueuePass:
         the questions that cost most."""
         self.is_rehearsal = is_rehearsal
         self.kept_domains: set[str] = set()  # where a run keeps its site without cuts (Q10)
-        self._alike = alike or Alike()
+        self._alike = alike or EqualRunsIndex()
         self._gpus = _Depth(policy.reservation_depth_per_owner, policy.reservation_depth)
         self._money = _Depth(
             policy.reservation_money_depth_per_owner, policy.reservation_money_depth
         )
-        self._answers: dict[Likeness, tuple[_State, Refused]] = {}
-        self._floors: dict[Likeness, _Floor] = {}
+        self._answers: dict[EqualRuns, tuple[_State, Refused]] = {}
+        self._floors: dict[EqualRuns, _Floor] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}
         self.supply = supply or Supply()
         self.possible: dict[Uid, Run] = {}  # runs that could start if nothing else ran (Q11)
@@ -168,7 +168,7 @@ class QueuePass:
             self._empty = turn.world.accounts.emptied(turn.now)
         return self._empty
 
-    def could_hold(self, turn: Turn, wish: Wish) -> dict[Location, int]:
+    def could_hold(self, turn: Turn, wish: StartRequest) -> dict[Location, int]:
         return could_hold(turn.world, wish)
 
     def outlook(self, turn: Turn, flavor: str, gpus: int) -> Outlook:
@@ -190,7 +190,7 @@ class QueuePass:
             )
         return found
 
-    def outlook_for(self, turn: Turn, wish: Wish) -> Outlook:
+    def outlook_for(self, turn: Turn, wish: StartRequest) -> Outlook:
         """Return the same as a run sees it that tolerates taints."""
         flavor, gpus, tolerations = (
             wish.want.flavor,

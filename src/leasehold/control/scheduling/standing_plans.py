@@ -14,12 +14,12 @@ from leasehold.control.scheduling.consider import InQueue, Planned, Verdict
 from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish
-from leasehold.core.decisions.calendar import Entry
-from leasehold.core.decisions.hours import has_ample_hours
-from leasehold.core.decisions.outlook import NOW
+from leasehold.core.calendar.entries import Entry
+from leasehold.core.calendar.outlook import NOW
 from leasehold.core.facts import EnvelopeKey, Gang, Location, Run, Uid
+from leasehold.core.funding.hours import has_ample_hours
 from leasehold.core.policy import Policy
+from leasehold.core.requests import StartRequest
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world.accounts import Claim
@@ -54,7 +54,7 @@ class StandingPlan:
         self,
         run: Run,
         verdict: Planned | InQueue,
-        wish: Wish,
+        wish: StartRequest,
         *,
         lines: Lines,
         payers: frozenset[EnvelopeKey],

@@ -11,12 +11,12 @@ from leasehold.control.questions.answers.money import BalanceAnswer, UsageAnswer
 from leasehold.control.questions.answers.reasons import CutRow, ExplainAnswer
 from leasehold.control.questions.answers.runs import ReservationRow
 from leasehold.control.questions.answers.shape import GpuAmount
-from leasehold.control.questions.envelopes import budgets as budget_rows
-from leasehold.control.questions.lease_list import Filter, lease_list
-from leasehold.control.questions.payers import who_pays as payers_of
+from leasehold.control.questions.budgets import budgets as budget_rows
+from leasehold.control.questions.cover import step_row
+from leasehold.control.questions.explain import explain as explained
+from leasehold.control.questions.leases import Filter, lease_list
 from leasehold.control.questions.subject import Subject
-from leasehold.control.questions.walk import step_row
-from leasehold.control.questions.why import explain as explained
+from leasehold.control.questions.who_pays import who_pays as payers_of
 from leasehold.core.facts import Closed, Uid
 from leasehold.core.reservations import State
 from leasehold.core.units import Instant, format_instant, plural

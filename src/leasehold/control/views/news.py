@@ -1,6 +1,7 @@
 """What the users of a run are notified about: it started, was preempted, or ended.
 
-Pure: depends on a committed turn and on which runs were over before. Sent by `shell.notifications`.
+Pure: depends on a committed turn and on which runs were over before. Sent by
+`shell.observe.notifications`.
 """
 
 from leasehold.control.running.life import is_over
@@ -23,7 +24,7 @@ class RunNews(Record):
     wire: Wire
 
 
-class Newsroom:
+class EndedRuns:
     """Remembers which runs are over, so that each end is reported once."""
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ Statuses, the answers of the command line and the expectations of scenarios all 
 from leasehold.control.reservations import present
 from leasehold.control.running.life import Standing, phase_of, units_of
 from leasehold.control.running.open_leases import is_bound, live_units
-from leasehold.core.decisions.overdraft import overdrawn_gpus
 from leasehold.core.facts import (
     Closed,
     EnvelopeKey,
@@ -18,6 +17,7 @@ from leasehold.core.facts import (
     Run,
     Uid,
 )
+from leasehold.core.preemption.overdraft import overdrawn_gpus
 from leasehold.core.reservations import Confidence, State
 from leasehold.core.units import GpuMs, Instant, format_instant, plural
 from leasehold.core.verdicts import Refusal, Refused

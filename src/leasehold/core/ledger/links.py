@@ -9,7 +9,7 @@ from leasehold.core.facts import Record
 from leasehold.core.ledger.chain import GENESIS, Digest, next_digest
 
 
-class Offer(Record):
+class StoredBatch(Record):
     """A stored batch: `encoded` is its canonical form, `digest` the digest that it claims."""
 
     name: str
@@ -27,9 +27,9 @@ class Links:
         assert seq >= 0, seq
         self.seq = seq
         self.digest = digest
-        self._offers: dict[int, dict[Digest, Offer]] = {}
+        self._offers: dict[int, dict[Digest, StoredBatch]] = {}
 
-    def offer(self, offer: Offer) -> None:
+    def offer(self, offer: StoredBatch) -> None:
         """Note a stored batch; ignored if it is not after the last known one."""
         if offer.seq > self.seq:
             self._offers.setdefault(offer.seq, {})[offer.digest] = offer
@@ -38,7 +38,7 @@ class Links:
         """Forget a batch whose object is gone."""
         self._offers.get(seq, {}).pop(digest, None)
 
-    def go_to(self, seq: int, digest: Digest) -> list[Offer] | None:
+    def go_to(self, seq: int, digest: Digest) -> list[StoredBatch] | None:
         """Return the batches up to this head in order and move there; None while one of them is
         missing."""
         before: dict[tuple[int, Digest], Digest] = {}

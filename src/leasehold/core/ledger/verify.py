@@ -13,12 +13,12 @@ import msgspec
 
 from leasehold.core.facts import (
     Closed,
+    ClosureReason,
     Ending,
     EnvelopeKey,
     Lease,
     Opened,
     Record,
-    Why,
     parse_why,
 )
 from leasehold.core.ledger.batch import Batch, Closing, batch_from_wire, closure_of
@@ -242,7 +242,7 @@ class Fold:
         self.touched[lease.name] = self.seq
 
 
-def _why(record: str, text: str) -> Why:
+def _why(record: str, text: str) -> ClosureReason:
     try:
         return parse_why(text)
     except ValueError:

@@ -12,13 +12,13 @@ import msgspec
 from leasehold.core.facts import (
     Cause,
     Closure,
+    ClosureReason,
     Ending,
     Lease,
     Opened,
     Record,
     Relation,
     Role,
-    Why,
     parse_why,
 )
 from leasehold.core.names import API_VERSION, GROUP, Wire
@@ -286,7 +286,7 @@ def _from_struct(wire: _LeaseWire) -> Lease:
 
 
 @lru_cache(maxsize=_WHYS_MAX)
-def _why(text: str) -> Why:
+def _why(text: str) -> ClosureReason:
     """Parse a reason; cached, because a million leases share few of them."""
     try:
         return parse_why(text)

@@ -9,7 +9,7 @@ import msgspec
 from leasehold.core.facts import Record, Relation
 from leasehold.core.names import API_VERSION, GROUP, Wire
 from leasehold.core.objects.lease import cut_run, label_value
-from leasehold.core.reservations import Confidence, Held, Reservation, State
+from leasehold.core.reservations import Confidence, HeldMoney, Reservation, State
 from leasehold.core.units import Instant, format_instant, parse_instant
 
 
@@ -201,10 +201,10 @@ def reservation_from_wire(wire: Wire) -> Reservation:
     )
 
 
-def _held_money(found: _HeldMoney) -> Held:
+def _held_money(found: _HeldMoney) -> HeldMoney:
     before = Relation.BORROWED if found.borrowed else Relation.OWNED
     region, _, cluster = found.location.partition("/")
-    return Held(
+    return HeldMoney(
         payer=found.envelope,
         gpus=found.gpus,
         relation=found.relation or before,

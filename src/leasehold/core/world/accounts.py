@@ -16,7 +16,7 @@ from leasehold.core.world.levels import Drop, fewest
 from leasehold.core.world.what_if import WhatIf
 
 
-class Term(msgspec.Struct, frozen=True, gc=False):
+class KnownEnd(msgspec.Struct, frozen=True, gc=False):
     """The known end of a lease: when its GPUs come free, and until when they are committed.
 
     `committed_to` is None for a lease without a limit: `accounting.horizon` applies. A lease that
@@ -27,7 +27,7 @@ class Term(msgspec.Struct, frozen=True, gc=False):
     committed_to: Instant | None = None
 
 
-UNLIMITED = Term()
+UNLIMITED = KnownEnd()
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -71,7 +71,7 @@ class Account:
         self.lent_ms: GpuMs = 0
         self.starts = 0  # sum of gpus * start over open leases
         self.lent_starts = 0
-        self.terms: dict[Term, list[int]] = {}  # -> [GPUs, of them lent]
+        self.terms: dict[KnownEnd, list[int]] = {}  # -> [GPUs, of them lent]
         self.borrowers: dict[str, int] = {}  # owner -> GPUs lent to it now
         self.claims: list[Claim] = []
 
@@ -175,19 +175,19 @@ class Accounts:
     def payers(self) -> Iterable[EnvelopeKey]:
         return sorted(self._accounts)
 
-    def add(self, lease: Lease, term: Term) -> None:
+    def add(self, lease: Lease, term: KnownEnd) -> None:
         """Start to count an open lease."""
         self._count(lease, term, 1)
         if self._what_if.active:
             self._what_if.note(lambda: self._count(lease, term, -1))
 
-    def remove(self, lease: Lease, term: Term) -> None:
+    def remove(self, lease: Lease, term: KnownEnd) -> None:
         """Stop counting a lease; `settle` adds what it used."""
         self._count(lease, term, -1)
         if self._what_if.active:
             self._what_if.note(lambda: self._count(lease, term, 1))
 
-    def end(self, lease: Lease, term: Term, *, at: Instant) -> None:
+    def end(self, lease: Lease, term: KnownEnd, *, at: Instant) -> None:
         """End a lease in a what-if: it stops counting, but what it used stays used."""
         self.remove(lease, term)
         account = self._kept(lease.payer)
@@ -197,7 +197,7 @@ class Accounts:
         if self._what_if.active:
             self._what_if.note(lambda: self._use(account, -used, -lent))
 
-    def unend(self, lease: Lease, term: Term, *, at: Instant) -> None:
+    def unend(self, lease: Lease, term: KnownEnd, *, at: Instant) -> None:
         """Undo `end` in the same what-if."""
         self.add(lease, term)
         account = self._kept(lease.payer)
@@ -250,7 +250,7 @@ class Accounts:
     def _unclaim(self, account: Account) -> None:
         account.claims.pop()
 
-    def _count(self, lease: Lease, term: Term, sign: int) -> None:
+    def _count(self, lease: Lease, term: KnownEnd, sign: int) -> None:
         account = self._kept(lease.payer)
         gpus = sign * len(lease.slots)
         account.gpus += gpus

@@ -12,7 +12,7 @@ from leasehold.core.facts import Run, RunSpec, Uid
 from leasehold.core.verdicts import Refused
 
 
-class Likeness:
+class EqualRuns:
     """What equal runs have in common, compared by identity. `refused` is the newest refusal of
     any of them."""
 
@@ -29,14 +29,16 @@ class Likeness:
         return self.refused
 
 
-class Alike:
+class EqualRunsIndex:
     """The likenesses of the queued runs."""
 
     def __init__(self) -> None:
-        self._known: dict[Uid, tuple[RunSpec, Likeness]] = {}
-        self._likenesses: WeakValueDictionary[tuple[str, RunSpec], Likeness] = WeakValueDictionary()
+        self._known: dict[Uid, tuple[RunSpec, EqualRuns]] = {}
+        self._likenesses: WeakValueDictionary[tuple[str, RunSpec], EqualRuns] = (
+            WeakValueDictionary()
+        )
 
-    def likeness(self, run: Run) -> Likeness:
+    def likeness(self, run: Run) -> EqualRuns:
         known = self._known.get(run.uid)
         if known is not None and known[0] is run.spec:
             return known[1]
@@ -44,7 +46,7 @@ class Alike:
         key = (run.namespace, replace(run.spec, template=b""))
         likeness = self._likenesses.get(key)
         if likeness is None:
-            likeness = self._likenesses[key] = Likeness()
+            likeness = self._likenesses[key] = EqualRuns()
         self._known[run.uid] = (run.spec, likeness)
         return likeness
 

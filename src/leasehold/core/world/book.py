@@ -10,12 +10,12 @@ from typing import assert_never
 from leasehold.core.facts import (
     Cause,
     Closed,
+    ClosureReason,
     EnvelopeKey,
     Lease,
     Opened,
     Relation,
     Role,
-    Why,
     parse_why,
 )
 from leasehold.core.ledger.checkpoint import CarriedAttempt, CarriedBook
@@ -90,7 +90,7 @@ class Attempt:
         self.batch = batch
         self.open = 0  # leases
         self.verdict = (-1, -1, -1)  # (batch of the decision, gravity, blame); the maximum wins
-        self.why: Why | None = None
+        self.why: ClosureReason | None = None
         self.cause: Cause | None = None
         self.ended_at: Instant = started
         self.protected = False  # started by a Resolution

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from leasehold.core.facts import (
     Closed,
+    ClosureReason,
     EnvelopeKey,
     Lease,
     Opened,
@@ -16,7 +17,6 @@ from leasehold.core.facts import (
     Relation,
     Role,
     Uid,
-    Why,
 )
 from leasehold.core.ledger.lottery import replay
 from leasehold.core.units import Instant
@@ -314,7 +314,7 @@ def _swaps(world: World) -> Iterator[Violation]:
     """INV-SWAP-KEEPS-PAYER. A node failure must not move the cost to another payer."""
     consumed: dict[tuple[str, int, int], Lease] = {}
     for lease in world.leases.values():
-        if lease.closed is not None and lease.closed.why == Why(reason=Closed.SWAP):
+        if lease.closed is not None and lease.closed.why == ClosureReason(reason=Closed.SWAP):
             for slot in lease.slots:
                 consumed[(lease.node, slot, lease.closed.batch)] = lease
     for lease in world.leases.values():

@@ -10,7 +10,7 @@ from leasehold.core.facts import Uid
 from leasehold.core.units import Instant, Millis
 from leasehold.core.verdicts import CoverStep, Refused
 from leasehold.core.world.accounts import Claim
-from leasehold.core.world.alike import Alike
+from leasehold.core.world.alike import EqualRunsIndex
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Memory:
         self.held: dict[str, int] = {}  # node -> GPUs kept by activations under way
         self.claims: tuple[Claim, ...] = ()  # money kept by planned starts
         self.foreseen: set[Uid] = set()  # runs whose odds of a start by preemption were announced
-        self.alike = Alike()
+        self.alike = EqualRunsIndex()
         self._kept: dict[type, object] = {}
         self._was_put_off = False  # whether the queue was put off in the turn before
         # since when no turn was still; None: the last turn was still

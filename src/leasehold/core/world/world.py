@@ -33,7 +33,7 @@ from leasehold.core.policy import Policy
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant
-from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
+from leasehold.core.world.accounts import UNLIMITED, Accounts, KnownEnd
 from leasehold.core.world.book import WHOLE, Attempt, Book
 from leasehold.core.world.fleet import Fleet
 from leasehold.core.world.journal import Journal
@@ -83,7 +83,7 @@ class World:
         self.uid_of: dict[RunKey, Uid] = {}
         self.books: dict[Uid, Book] = {}
         self.leases: dict[str, Lease] = {}
-        self.terms: dict[str, Term] = {}  # of open leases
+        self.terms: dict[str, KnownEnd] = {}  # of open leases
         self._open = OpenIndex()
         self.open_by_run = self._open.by_run
         self.open_by_node = self._open.by_node
@@ -315,17 +315,17 @@ class World:
             known = self.books[uid] = Book()
         return known
 
-    def term_of(self, lease: Lease) -> Term:
+    def term_of(self, lease: Lease) -> KnownEnd:
         """Return when the lease's GPUs come free, as far as known, and until when it is
         committed."""
         if lease.ending is not None:
-            return Term(lease.ending.deadline, 0)
+            return KnownEnd(lease.ending.deadline, 0)
         run = self.runs.get(lease.uid)
         attempt = self.attempt_of(lease)
         if run is None or run.spec.max_duration is None or attempt is None:
             return UNLIMITED
         limit = attempt.started + run.spec.max_duration
-        return Term(limit, limit)
+        return KnownEnd(limit, limit)
 
     def _reterm(self, lease: Lease) -> None:
         self.accounts.remove(lease, self.terms[lease.name])

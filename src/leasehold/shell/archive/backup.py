@@ -22,7 +22,7 @@ from leasehold.adapters.sqlite.schema import open_reader
 from leasehold.core.facts import Record
 from leasehold.shell.archive.segments import file_name, read_indices
 from leasehold.shell.archive.writer import check_segment, sync_folder
-from leasehold.shell.folder import DataFolder
+from leasehold.shell.config.folder import DataFolder
 
 CONTENTS = "contents.json"
 STORE, ARCHIVE = "store.sqlite", "archive"

@@ -2,7 +2,7 @@
 
 The object `main` says up to which batch; parts hold the bytes, because one object would be too
 large. Parts are written first, under unique names; the write of `main` is the commit. Read by
-`shell.recover` and by commands that work on a data folder; written by the compactor.
+`shell.loop.recover` and by commands that work on a data folder; written by the compactor.
 """
 
 import base64

@@ -49,7 +49,7 @@ from leasehold.shell.archive.checkpoints import (
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.archive.writer import put_file, write_segment
-from leasehold.shell.ledger import Ledger, batch_name
+from leasehold.shell.ledger.commit import Ledger, batch_name
 
 Alert = Callable[[str], None]
 

@@ -18,7 +18,7 @@ PATIENCE: Millis = 20 * SECOND  # less than the minute after which an API server
 _POLL: Millis = SECOND // 20
 
 
-class CompactionAsked(Record):
+class CompactionOrder(Record):
     """`keep`: how long closed leases stay, if not as configured. `request`: an earlier one's
     name."""
 
@@ -26,7 +26,7 @@ class CompactionAsked(Record):
     request: str = ""
 
 
-class CompactionTold(Record):
+class CompactionState(Record):
     """State of a request. `compacted` None: nothing was old enough, or nothing has left yet."""
 
     request: str
@@ -53,7 +53,7 @@ class CompactionRequests:
         self._leads = leads
         self._names = secrets.token_hex(4)  # prefix of names; differs by process
 
-    async def ask(self, request: str, keep: Millis | None) -> CompactionTold | None:
+    async def ask(self, request: str, keep: Millis | None) -> CompactionState | None:
         """Wait for the end and return the state; None if this process no longer leads."""
         number = self._known(request)
         if number is None:
@@ -63,7 +63,7 @@ class CompactionRequests:
         while self._leads():
             answered = self._compactor.answered
             if answered is not None and answered[0] >= number:
-                return CompactionTold(
+                return CompactionState(
                     request=self._name(number),
                     ended=True,
                     problem=answered[1].problem,
@@ -71,7 +71,7 @@ class CompactionRequests:
                 )
             if self._clock.monotonic() >= due:
                 sofar = self._compactor.last
-                return CompactionTold(request=self._name(number), ended=False, compacted=sofar)
+                return CompactionState(request=self._name(number), ended=False, compacted=sofar)
             await self._clock.sleep(_POLL)
         return None
 

@@ -34,9 +34,9 @@ from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
 from leasehold.shell.archive.checkpoints import MAIN, carried_from
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
-from leasehold.shell.ledger import SHARD, HeadLost, Ledger
-from leasehold.shell.read_chain import Lines
-from leasehold.shell.recover import Recovered, read_world
+from leasehold.shell.ledger.commit import SHARD, HeadLost, Ledger
+from leasehold.shell.ledger.read_chain import Lines
+from leasehold.shell.loop.recover import Recovered, read_world
 
 
 class Snapshot:

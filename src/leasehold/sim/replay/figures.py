@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from leasehold.core.facts import Phase, Record
 from leasehold.core.units import SECOND, GpuMs, Instant, Millis, format_instant
-from leasehold.sim.replay.player import Course, Played
+from leasehold.sim.replay.player import JobHistory, Played
 
 CURVE_POINTS = 101  # points of a waiting time curve: one per percent of the jobs
 USE_POINTS = 400  # maximum number of points of the GPU use
@@ -93,7 +93,7 @@ def figures_of(played: Played) -> Figures:
     )
 
 
-def _team(owner: str, courses: Sequence[Course]) -> TeamFigures:
+def _team(owner: str, courses: Sequence[JobHistory]) -> TeamFigures:
     completed = [course for course in courses if course.ending == Phase.COMPLETED]
     waits = sorted(course.waited for course in completed)
     ran, lost = sum(course.ran for course in courses), sum(course.lost for course in courses)
@@ -114,7 +114,7 @@ def _team(owner: str, courses: Sequence[Course]) -> TeamFigures:
     )
 
 
-def _waits(waits: Sequence[Millis], completed: Sequence[Course]) -> Waits:
+def _waits(waits: Sequence[Millis], completed: Sequence[JobHistory]) -> Waits:
     first = sum((course.first_start or 0) - course.job.submit for course in completed)
     return Waits(
         mean=_seconds(sum(waits) / len(waits)),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from leasehold.core.facts import Record
 from leasehold.core.objects.problems import Problem
 from leasehold.core.units import Instant, Millis
-from leasehold.shell.yamlfile import BadFile, Mistake
+from leasehold.shell.config.yamlfile import BadFile, Mistake
 
 MISTAKES_MAX = 10  # per file; further lines are not checked
 # The year 3000: all instants of a replay can still be written

@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 @dataclass
-class _Spell:
+class _PastLease:
     """A lease, and how it ended."""
 
     lease: Lease
@@ -94,7 +94,7 @@ def read_past(paths: Sequence[Path], *, teams: Sequence[str] = ()) -> PastJobs:
 
 class _Reader:
     def __init__(self) -> None:
-        self.spells: dict[str, _Spell] = {}  # by lease name
+        self.spells: dict[str, _PastLease] = {}  # by lease name
         self.nodes: dict[str, NodeFact] = {}
         self.flavors: dict[str, str] = {}  # of every node that ever existed
         self.budgets: dict[str, bytes] = {}
@@ -151,17 +151,17 @@ class _Reader:
             if spell is not None:  # otherwise it was opened before the export
                 spell.closure = closure_of(closing, batch.seq)
         for lease in batch.opened:
-            self.spells[lease.name] = _Spell(lease, line)
+            self.spells[lease.name] = _PastLease(lease, line)
 
-    def by_run(self) -> dict[Uid, list[_Spell]]:
+    def by_run(self) -> dict[Uid, list[_PastLease]]:
         """Return each run's working leases in order of their starts."""
-        found: dict[Uid, list[_Spell]] = {}
+        found: dict[Uid, list[_PastLease]] = {}
         for spell in self.spells.values():
             if spell.lease.role is not Role.SPARE:
                 found.setdefault(spell.lease.uid, []).append(spell)
         return found
 
-    def add(self, workload: Workload, mine: Sequence[_Spell]) -> None:
+    def add(self, workload: Workload, mine: Sequence[_PastLease]) -> None:
         """Add one run as a job: its maximum width, for as long as its work takes at that width."""
         first = mine[0].lease
         gpus = self._widest(mine)
@@ -182,10 +182,10 @@ class _Reader:
             )
         )
 
-    def _end(self, spell: _Spell) -> Instant:
+    def _end(self, spell: _PastLease) -> Instant:
         return self._until if spell.closure is None else spell.closure.at
 
-    def _widest(self, mine: Sequence[_Spell]) -> int:
+    def _widest(self, mine: Sequence[_PastLease]) -> int:
         """Return the maximum number of GPUs held at once."""
         changes = [(spell.lease.start, spell.lease.gpus) for spell in mine]
         changes += [(self._end(spell), -spell.lease.gpus) for spell in mine]
@@ -195,7 +195,7 @@ class _Reader:
             most = max(most, level)
         return most or max(spell.lease.gpus for spell in mine)
 
-    def _work(self, spell: _Spell, mine: Sequence[_Spell]) -> GpuMs:
+    def _work(self, spell: _PastLease, mine: Sequence[_PastLease]) -> GpuMs:
         """Return the lease's GPU time without the part that had to be repeated later."""
         lease, end = spell.lease, self._end(spell)
         closure = spell.closure

@@ -35,7 +35,7 @@ from leasehold.core.ledger.batch import Batch
 from leasehold.core.policy import Policy
 from leasehold.core.units import DAY, FOREVER, GpuMs, Instant, Millis
 from leasehold.core.world.world import World
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.ledger.commit import Ledger
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.replay.jobs import Job, Known, none_known
 from leasehold.sim.replay.runs import RunMaker
@@ -64,7 +64,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Habits:
+class JobBehaviour:
     """Behaviour common to all jobs. A preempted job continues from its last saved state; if it
     saves nothing, it has failed."""
 
@@ -82,7 +82,7 @@ class Habits:
 
 
 @dataclass
-class Course:
+class JobHistory:
     """The history of one job."""
 
     job: Job
@@ -108,7 +108,7 @@ class Played:
     """The result of a replay."""
 
     setting: Setting
-    courses: list[Course]
+    courses: list[JobHistory]
     use: list[tuple[Instant, str, int]]  # (time, owner, change of GPUs in use)
     started_at: Instant
     ended_at: Instant
@@ -121,7 +121,7 @@ class Played:
 def play(
     setting: Setting,
     jobs: Sequence[Job],
-    habits: Habits,
+    habits: JobBehaviour,
     *,
     seed: int = 0,
     progress: Progress = lambda _: None,
@@ -151,7 +151,7 @@ class _Player:
         self,
         setting: Setting,
         jobs: Sequence[Job],
-        habits: Habits,
+        habits: JobBehaviour,
         *,
         seed: int,
         progress: Progress,
@@ -173,7 +173,7 @@ class _Player:
             self.world.put_budget(budget)
         self.world.fold_head(at_once(self._ledger.seal()).head)
         self._maker = RunMaker(setting.nodes, setting.budgets, habits.known, habits.declared)
-        self.courses: dict[Uid, Course] = {}
+        self.courses: dict[Uid, JobHistory] = {}
         self.use: list[tuple[Instant, str, int]] = []
         self.turns = 0
         self._ends: list[tuple[Instant, int, Uid]] = []  # heap of (time, attempt, uid)
@@ -216,7 +216,7 @@ class _Player:
             if job.submit > self.now:
                 return
             run = self._maker.run_of(job, self._submitted)
-            self.courses[run.uid] = Course(job=job, since=self.now)
+            self.courses[run.uid] = JobHistory(job=job, since=self.now)
             self.world.put_run(run)
             self._submitted += 1
             self._moved_at = self.now
@@ -231,7 +231,7 @@ class _Player:
             course.ran += (self.now - course.since) * course.job.gpus
             self._end_pods(course, PodPhase.SUCCEEDED)
 
-    def _end_pods(self, course: Course, phase: PodPhase) -> None:
+    def _end_pods(self, course: JobHistory, phase: PodPhase) -> None:
         """End all pods of the job now."""
         for pod in course.pods.values():
             ended = replace(
@@ -265,7 +265,7 @@ class _Player:
         self._begin(uid, course)
         return True
 
-    def _begin(self, uid: Uid, course: Course) -> None:
+    def _begin(self, uid: Uid, course: JobHistory) -> None:
         course.waited += self.now - course.since
         course.since = self._moved_at = self.now
         if course.first_start is None:
@@ -275,11 +275,11 @@ class _Player:
         takes = course.job.duration - course.saved + self._loading(course)
         heappush(self._ends, (self.now + takes, course.attempt, uid))
 
-    def _loading(self, course: Course) -> Millis:
+    def _loading(self, course: JobHistory) -> Millis:
         """Return how long the attempt takes to load saved work."""
         return self._habits.resume if course.saved else 0
 
-    def _stop(self, course: Course, why: Closed) -> None:
+    def _stop(self, course: JobHistory, why: Closed) -> None:
         """Stop the job before it is done; it ends at once."""
         spent = self.now - course.since
         done = max(0, spent - self._loading(course))
@@ -348,7 +348,7 @@ class _Player:
         if course.ended_at is None and not world.open_by_run.get(lease.uid):
             self._note_end(run, course)
 
-    def _note_end(self, run: Run, course: Course) -> None:
+    def _note_end(self, run: Run, course: JobHistory) -> None:
         phase, why = phase_of(self.world, run)
         if phase not in (Phase.COMPLETED, Phase.FAILED):
             return

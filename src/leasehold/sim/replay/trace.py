@@ -78,7 +78,7 @@ _NUMBER_MAX = Decimal(10) ** 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Reading(Record):
+class TraceFormat(Record):
     """How to read a trace: its columns, and the origin of its times."""
 
     columns: tuple[tuple[str, str], ...] = ()  # part -> column; empty: from the heading
@@ -87,7 +87,7 @@ class Reading(Record):
     epoch: Instant = 0  # origin of submissions given in seconds
 
 
-def read_trace(path: Path, reading: Reading) -> Workload:
+def read_trace(path: Path, reading: TraceFormat) -> Workload:
     """Read the jobs of a file, in order of submission; raise `BadFile`."""
     with opened(path) as file:
         first = _first_line(file, str(path))
@@ -194,7 +194,7 @@ def _origin(file: TextIO) -> Instant | None:
     return found
 
 
-def _layout_of(heading: list[str], reading: Reading, path: str) -> Mapping[str, str]:
+def _layout_of(heading: list[str], reading: TraceFormat, path: str) -> Mapping[str, str]:
     """Return part -> column; raise `BadFile` if one is missing."""
     own = {part: part for part in PARTS if part in heading}
     if reading.columns:
@@ -227,7 +227,7 @@ class _Reader:
     """Turns rows into jobs."""
 
     def __init__(
-        self, path: Path, reading: Reading, layout: Mapping[str, str], origin: Instant
+        self, path: Path, reading: TraceFormat, layout: Mapping[str, str], origin: Instant
     ) -> None:
         self._mistakes = Mistakes(str(path))
         self._workload = Workload(path=str(path))

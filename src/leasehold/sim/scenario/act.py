@@ -43,7 +43,7 @@ Change = Callable[[Wire], None]
 NAME_TAKEN = [("metadata.name", "an object of this name exists")]
 
 
-class Actor:
+class StoryUsers:
     """The users of a story, and its failures."""
 
     def __init__(

@@ -15,9 +15,15 @@ from leasehold.core.objects.problems import Problem, shown
 from leasehold.core.objects.readers import WrongValue
 from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE, Instant, format_span
-from leasehold.shell.config import BadConfig, Config, load_config
-from leasehold.shell.fleetfile import mistake_at, node_rows, read_fleet
-from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents, parse_documents
+from leasehold.shell.config.config import BadConfig, Config, load_config
+from leasehold.shell.config.fleetfile import mistake_at, node_rows, read_fleet
+from leasehold.shell.config.yamlfile import (
+    BadFile,
+    Document,
+    Mistake,
+    load_documents,
+    parse_documents,
+)
 from leasehold.sim.scenario.parse_actions import manifest, read_action, read_specs
 from leasehold.sim.scenario.parse_expectations import Named
 from leasehold.sim.scenario.parse_trouble import read_trouble

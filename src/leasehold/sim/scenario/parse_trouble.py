@@ -9,7 +9,7 @@ from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, joined, shown
 from leasehold.core.objects.readers import WrongValue
 from leasehold.core.units import DAY
-from leasehold.shell.config import BadConfig, load_config
+from leasehold.shell.config.config import BadConfig, load_config
 from leasehold.sim.faulty import KINDS as STORE_FAULTS
 from leasehold.sim.network import KINDS as NETWORK_FAULTS
 from leasehold.sim.scenario.trouble import (

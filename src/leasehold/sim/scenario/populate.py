@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from leasehold.core.facts import Node
 from leasehold.ports.store import Store
-from leasehold.shell.fleetfile import FleetRow
+from leasehold.shell.config.fleetfile import FleetRow
 from leasehold.sim.scenario.ledger import at_once
 from leasehold.sim.scenario.parse_actions import manifest
 from leasehold.sim.scenario.story import Story

@@ -17,8 +17,8 @@ from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.control.views import answers
 from leasehold.core.units import MINUTE, Instant, Millis, format_span
 from leasehold.core.world.world import World
-from leasehold.shell.yamlfile import BadFile
-from leasehold.sim.scenario.act import Actor
+from leasehold.shell.config.yamlfile import BadFile
+from leasehold.sim.scenario.act import StoryUsers
 from leasehold.sim.scenario.expect import Judge
 from leasehold.sim.scenario.ledger import digest_of_store, write_out
 from leasehold.sim.scenario.parse import load_story
@@ -70,7 +70,7 @@ def run_scenario(
     - `archive`: compact as much as possible into this folder after every commit.
     - `look`: called after every step, when nothing is in progress.
 
-    A story with `trouble` is played by `sim.storm`.
+    A story with `trouble` is played by `sim.faults`.
     """
     try:
         story = load_story(path)
@@ -128,7 +128,7 @@ class _Play:
         self._echo = echo
         self._look = look
         self._problems: list[str] = []
-        self._actor = Actor(
+        self._actor = StoryUsers(
             self.stage.store,
             self.stage.fleet,
             admission=self.stage.admission,

@@ -23,9 +23,9 @@ from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
-from leasehold.shell.audience import Audience
-from leasehold.shell.loop import Controller
-from leasehold.shell.terms import Terms
+from leasehold.shell.loop.loop import Controller
+from leasehold.shell.loop.observer import LoopObserver
+from leasehold.shell.loop.settings import PlaneSettings
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.nodes import SimFleet
@@ -72,7 +72,7 @@ def draw_is_shared(seed: int | None) -> bool:
     return seed is not None and Random(f"{seed}/shared").random() < 0.5
 
 
-class Watcher(Audience):
+class Watcher(LoopObserver):
     """Passes messages on and checks every commit."""
 
     def __init__(self, observe: Observer, on_commit: Callable[[World, Instant], None]) -> None:
@@ -161,7 +161,7 @@ class Stage:
             store,
             self._control.clock,
             self._control.tasks,
-            Terms(
+            PlaneSettings(
                 policy=config.policy,
                 labels=config.labels,
                 lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from leasehold.core.facts import Record
 from leasehold.core.units import HOUR, Instant, Millis, format_span
-from leasehold.shell.config import Config
-from leasehold.shell.fleetfile import FleetRow, node_rows
+from leasehold.shell.config.config import Config
+from leasehold.shell.config.fleetfile import FleetRow, node_rows
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario.trouble import Attack, Trouble
 

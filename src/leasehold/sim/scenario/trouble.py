@@ -1,6 +1,6 @@
 """The faults of a story: their rates, and attacks at fixed times.
 
-A story with trouble is played by three controllers (`sim.storm`); one without is played by one
+A story with trouble is played by three controllers (`sim.faults`); one without is played by one
 controller without faults. Drawn from a seed or read from a file.
 """
 

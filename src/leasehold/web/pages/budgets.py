@@ -7,11 +7,11 @@ from leasehold.control.questions.answers.money import (
     TreeAnswer,
 )
 from leasehold.web.charts import Bar, burn, loans, stacked
-from leasehold.web.pages.look import Look, Page
-from leasehold.web.words import plural
+from leasehold.web.formats import plural
+from leasehold.web.pages.view import Page, PageView
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     owner = look.filter("owner")
     usage, palette = await look.usage()
     balance = await look.ask(BalanceAnswer, "budgets", form="balance", owner=owner)

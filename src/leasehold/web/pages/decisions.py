@@ -1,12 +1,12 @@
 """The page Decisions, and the page of one Resolution, which the browser verifies."""
 
 from leasehold.control.questions.answers.decisions import ResolutionsAnswer
-from leasehold.web.pages.look import Look, Page
+from leasehold.web.pages.view import Page, PageView
 
 SHOWN = "100"
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     _, palette = await look.usage()
     found = await look.ask(ResolutionsAnswer, "resolutions", limit=SHOWN)
     return Page(
@@ -17,7 +17,7 @@ async def show(look: Look) -> Page:
     )
 
 
-async def show_one(look: Look) -> Page:
+async def show_one(look: PageView) -> Page:
     found = await look.ask(ResolutionsAnswer, "resolutions", resolution=look.names["name"])
     _, palette = await look.usage()
     return Page(

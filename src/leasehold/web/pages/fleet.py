@@ -2,14 +2,14 @@
 
 from leasehold.control.questions.answers.fleet import FleetAnswer
 from leasehold.control.questions.answers.leases import DrainAnswer, LeasesAnswer
-from leasehold.web.pages.look import Look, Page
+from leasehold.web.pages.view import Page, PageView
 
 ROWS = 200  # rows of the table; the canvas shows all
 KEPT = 8  # versions that a page may have seen last
 COLOURS = ("owner", "payer", "run", "state")
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     found = await look.ask(FleetAnswer, "fleet", at=look.filter("at"))
     _, palette = await look.usage()
     find = look.filter("find").lower()
@@ -29,7 +29,7 @@ async def show(look: Look) -> Page:
     )
 
 
-async def show_node(look: Look) -> Page:
+async def show_node(look: PageView) -> Page:
     name = look.names["name"]
     drain = await look.ask(DrainAnswer, "drain", node=name)
     found = await look.ask(FleetAnswer, "fleet")

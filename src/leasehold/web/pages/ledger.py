@@ -1,14 +1,14 @@
 """The page Ledger: the chain of batches, which the browser verifies."""
 
 from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer
-from leasehold.web.house import NotShown
-from leasehold.web.pages.look import Look, Page
+from leasehold.web.dependencies import NotShown
+from leasehold.web.pages.view import Page, PageView
 
 SHOWN = 50
 AT_ONCE = 500
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     head = await look.ask(HeadAnswer, "ledger-head")
     after = _number(look.filter("after"), max(0, head.seq - SHOWN))
     chain = await look.house.chain(look.visitor, after, SHOWN)
@@ -27,7 +27,7 @@ async def show(look: Look) -> Page:
     )
 
 
-async def lines(look: Look) -> dict[str, object]:
+async def lines(look: PageView) -> dict[str, object]:
     """Return batches as data for verification."""
     after = _number(look.filter("after"), 0)
     head = await look.ask(HeadAnswer, "ledger-head")

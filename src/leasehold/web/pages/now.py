@@ -4,8 +4,8 @@ from leasehold.control.questions.answers.decisions import ResolutionsAnswer
 from leasehold.control.questions.answers.fleet import AttentionAnswer, FlavorRow, FleetAnswer
 from leasehold.control.questions.answers.runs import ReservationsAnswer, RunsAnswer
 from leasehold.web.charts import Bar, stacked
-from leasehold.web.pages.look import Look, Page
-from leasehold.web.words import plural
+from leasehold.web.formats import plural
+from leasehold.web.pages.view import Page, PageView
 
 SHOWN = 40
 _USE = (
@@ -19,7 +19,7 @@ _USE = (
 )
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     fleet = await look.ask(FleetAnswer, "fleet")
     usage, palette = await look.usage()
     runs = await look.ask(RunsAnswer, "runs")

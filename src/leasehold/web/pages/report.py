@@ -2,7 +2,7 @@
 
 from leasehold.control.questions.answers.books import ReportAnswer, ReportRow
 from leasehold.web.charts import Bar, stacked
-from leasehold.web.pages.look import Look, Page
+from leasehold.web.pages.view import Page, PageView
 from leasehold.web.sheet import Sheet, key_of, sheet, use_of
 
 GROUPINGS = ("owner", "payer", "run", "node", "day", "week", "month")
@@ -16,7 +16,7 @@ USES = (
 )
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     found = await _report(look)
     _, palette = await look.usage()
     most = max((each.gpu_ms for each in found.items), default=0)
@@ -38,7 +38,7 @@ async def show(look: Look) -> Page:
     )
 
 
-async def as_sheet(look: Look) -> Sheet:
+async def as_sheet(look: PageView) -> Sheet:
     return sheet(await _report(look))
 
 
@@ -53,7 +53,7 @@ def _bars(row: ReportRow, most: int) -> list[Bar]:
     )
 
 
-async def _report(look: Look) -> ReportAnswer:
+async def _report(look: PageView) -> ReportAnswer:
     return await look.ask(
         ReportAnswer,
         "report",

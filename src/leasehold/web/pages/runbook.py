@@ -2,10 +2,10 @@
 guide by `tools/runbook_page.py`."""
 
 from leasehold.control.questions.answers.fleet import AttentionAnswer
-from leasehold.web.pages.look import Look, Page
+from leasehold.web.pages.view import Page, PageView
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     needed = await look.ask(AttentionAnswer, "attention")
     sections = dict.fromkeys(each.runbook for each in needed.items if each.runbook)
     return Page(

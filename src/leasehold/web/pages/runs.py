@@ -8,9 +8,9 @@ from leasehold.control.questions.answers.money import WhoPaysAnswer
 from leasehold.control.questions.answers.reasons import ExplainAnswer
 from leasehold.control.questions.answers.runs import RunRow, RunsAnswer, WidthsAnswer
 from leasehold.web.charts import lease_lanes, width_over_time
-from leasehold.web.house import NotShown
-from leasehold.web.pages.look import Look, Page
-from leasehold.web.words import run_path
+from leasehold.web.dependencies import NotShown
+from leasehold.web.formats import run_path
+from leasehold.web.pages.view import Page, PageView
 
 SHOWN = 200
 PHASES = ("Pending", "Running", "Completed", "Failed")
@@ -23,7 +23,7 @@ SORTS: dict[str, Callable[[RunRow], tuple[object, ...]]] = {
 }
 
 
-async def show(look: Look) -> Page:
+async def show(look: PageView) -> Page:
     _, palette = await look.usage()
     found = await look.ask(
         RunsAnswer, "runs", owner=look.filter("owner"), phase=look.filter("phase")
@@ -48,7 +48,7 @@ async def show(look: Look) -> Page:
     )
 
 
-async def show_one(look: Look) -> Page:
+async def show_one(look: PageView) -> Page:
     names = {"namespace": look.names["namespace"], "run": look.names["name"]}
     explained = await look.ask(ExplainAnswer, "explain", **names)
     _, palette = await look.usage()
@@ -88,7 +88,7 @@ def _addresses(explained: ExplainAnswer, leases: list[LeaseRow]) -> dict[str, st
     return found
 
 
-async def show_log(look: Look) -> Page:
+async def show_log(look: PageView) -> Page:
     """Show the end of a pod's output."""
     namespace, name, pod = (look.names[key] for key in ("namespace", "name", "pod"))
     pods = await look.ask(PodsAnswer, "pods", namespace=namespace, run=name)

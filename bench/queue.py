@@ -1,0 +1,91 @@
+"""A turn with a long line: one run ends, the next starts, all others are considered again."""
+
+from time import process_time
+
+from bench.worlds import FLAVOR, NOW
+from leasehold.control.decide import decide
+from leasehold.control.turn import Turn
+from leasehold.core.facts import (
+    Budget,
+    Closed,
+    Closure,
+    ClosureReason,
+    Envelope,
+    Node,
+    Run,
+    RunSpec,
+)
+from leasehold.core.ledger.head import Head
+from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR, SECOND, Instant
+from leasehold.core.world.alike import EqualRuns, EqualRunsIndex
+from leasehold.core.world.world import World
+
+TURNS = 6
+
+
+class _Unlike(EqualRunsIndex):
+    """For comparison: every run is considered by itself."""
+
+    def likeness(self, run: Run) -> EqualRuns:  # noqa: ARG002 - as `EqualRunsIndex` has it
+        return EqualRuns()
+
+
+def turn_ms_apart(waiting: int, cap: int) -> float:
+    """The same if nobody were like anybody."""
+    return turn_ms(waiting, cap, shared=False)
+
+
+def turn_ms(waiting: int, cap: int, *, shared: bool = True) -> float:
+    """Milliseconds of a turn with so many runs of one GPU in line on eight GPUs.
+
+    `cap`: what their owner may use; eight, on a larger fleet, is a line for want of money."""
+    world = _world(waiting, cap, nodes=1 if cap > waiting else 8)
+    if not shared:
+        world.memory.alike = _Unlike()
+    now = NOW
+    _turn(world, now)
+    spent = 0.0
+    for _ in range(TURNS):
+        now += SECOND
+        running = next(name for name, lease in world.leases.items() if lease.is_open)
+        done = Closure(why=ClosureReason(reason=Closed.COMPLETED), at=now, batch=world.head.seq)
+        world.fold_close(running, done)
+        began = process_time()
+        _turn(world, now)
+        spent += process_time() - began
+    return spent / TURNS * 1000
+
+
+def _turn(world: World, now: Instant) -> Turn:
+    turn = decide(world, now=now, key=b"k")
+    assert turn.batches, "one starts when one has ended"
+    world.head = Head(seq=turn.batches[-1].seq, instant=now)
+    return turn
+
+
+def _world(waiting: int, cap: int, *, nodes: int) -> World:
+    world = World(Policy())
+    world.head = Head(seq=1, instant=NOW - 1)
+    for index in range(nodes):
+        world.put_node(
+            Node(name=f"n{index}", flavor=FLAVOR, region="r", cluster="c", fabric="d", gpus=8)
+        )
+    envelope = Envelope(key="t/b/e", owner="org:t", flavor=FLAVOR, concurrency=cap)
+    world.put_budget(
+        Budget(namespace="t", name="b", owner="org:t", parents=(), envelopes=(envelope,))
+    )
+    spec = RunSpec(
+        owner="org:t", flavor=FLAVOR, total_gpus=1, group_gpus=1, gpus_per_pod=1, max_duration=HOUR
+    )
+    for index in range(8 + waiting):
+        world.put_run(
+            Run(
+                namespace="t",
+                name=f"r{index:05}",
+                uid=f"u{index:05}",
+                created=NOW - 99_999 + index,
+                spec=spec,
+            )
+        )
+    return world

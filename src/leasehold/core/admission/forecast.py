@@ -1,0 +1,305 @@
+"""forecast — when a run will start: the first known instant at which it is funded and placed.
+
+Walks the known future (windows that open, leases whose end is known, planned runs ahead). An
+`Outlook` names the instants at which all groups may have room, so that the dear question, cover and
+pack on the fleet as it will be then, is asked only there, in a what-if.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping
+from heapq import heappop, heappush, heapreplace, merge
+from itertools import chain, count, islice
+
+from leasehold.core.admission.admit import admit
+from leasehold.core.calendar.entries import Calendar
+from leasehold.core.calendar.outlook import Outlook, leases_ended_by
+from leasehold.core.facts import EnvelopeKey, Location, Record
+from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.funding.hours import has_ample_hours
+from leasehold.core.placement.pack import candidate_pools
+from leasehold.core.requests import StartRequest
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Admitted, Refused
+from leasehold.core.world.width import locations_for
+from leasehold.core.world.world import World
+
+
+class KnownStart(Record):
+    """A start that is known: when, and the plan."""
+
+    at: Instant
+    plan: Admitted
+    window_aligned: bool
+    releases: tuple[tuple[Instant, str], ...]  # leases of its nodes that end before it
+
+
+class Forecast(Record):
+    """`asked`: the envelopes that were asked to pay at all instants tried."""
+
+    known: KnownStart | None
+    asked: frozenset[EnvelopeKey] = frozenset()
+
+
+def forecast(
+    world: World,
+    wish: StartRequest,
+    calendar: Calendar,
+    *,
+    outlook: Outlook,
+    refused: Refused,
+    now: Instant,
+    not_before: Instant = 0,
+    not_after: Instant = FOREVER,
+) -> Forecast:
+    """Return the first instant after `now` at which cover and pack both succeed, if one is known.
+    Only instants in [`not_before`, `not_after`) are tried."""
+    seen = outlook.pods_for(wish.run.uid, wish.in_the_way, wish.limit)
+    least = _pods_at_once(wish)
+    pods = {
+        domain: times
+        for domain in _domains(world, wish)
+        if len(times := seen[domain]) >= least and times[least - 1] < not_after
+    }
+    fleeting: set[str] = set()
+    if wish.span is not None:
+        # Room for a run with a limit comes and goes: before a planned start, and after its end.
+        fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
+    room = _room(wish, pods, fleeting)
+    first = next(room, None)
+    if first is None:
+        return Forecast(known=None)
+    others = _Others(world, wish, calendar, outlook=outlook, first=first, now=now)
+    others.wait_for(refused)
+    lacks_money = refused.reason.is_about_money
+    last = max(now, not_before - 1)
+    for at in others.between(chain((first,), room)):
+        if at >= not_after:
+            break
+        if at <= last:
+            continue
+        last = at
+        world.steps.take()
+        unpaid = nobody_pays(world, wish, calendar, at=at, now=now) if lacks_money else None
+        if unpaid is not None:
+            others.wait_for(unpaid)
+            continue
+        with world.what_if.opened():
+            ended = _ended(world, wish, pods, at, now)
+            for name in ended:
+                world.fleet.give(world.leases[name])
+            plan = admit(world, wish, calendar, start=at, now=now, gone=frozenset(ended))
+        if isinstance(plan, Admitted):
+            return Forecast(known=_known(world, at, plan, now), asked=others.asked)
+        others.wait_for(plan)
+        lacks_money = plan.reason.is_about_money
+    return Forecast(known=None, asked=others.asked)
+
+
+def is_ever_paid(
+    world: World,
+    wish: StartRequest,
+    calendar: Calendar,
+    *,
+    outlook: Outlook,
+    now: Instant,
+    rooms: Mapping[Location, int],
+    returned: Collection[str] = (),
+) -> tuple[bool, frozenset[EnvelopeKey]]:
+    """Return whether it has payers now or at an instant that is known, wherever there is room, and
+    the envelopes that were asked. `returned`: leases whose money comes back."""
+    others = _Others(world, wish, calendar, outlook=outlook, first=now, now=now)
+    last = now - 1
+    for at in chain((now,), others.between(iter(()))):
+        if not last < at < FOREVER:
+            continue
+        last = at
+        unpaid = nobody_pays(world, wish, calendar, at=at, now=now, rooms=rooms, returned=returned)
+        if unpaid is None:
+            return True, others.asked
+        others.wait_for(unpaid)
+    return False, others.asked
+
+
+def _domains(world: World, wish: StartRequest) -> list[str]:
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
+    return [pool.domain for pool in pools]
+
+
+def _pods_at_once(wish: StartRequest) -> int:
+    """Return how many pods must fit into one domain."""
+    want = wish.want
+    return (want.pods + want.spares) * (1 if want.spread else len(want.groups))
+
+
+def _room(
+    wish: StartRequest, pods: dict[str, list[Instant]], fleeting: set[str]
+) -> Iterator[Instant]:
+    """Yield the instants at which the run may have room, in order. Where room is `fleeting` there
+    may be less of it than was counted, until more comes."""
+    want, least, groups = wish.want, _pods_at_once(wish), len(wish.want.groups)
+    # The first instant with room for n groups is the n-th of all groups' instants, if they may be
+    # in several domains. They are merged lazily: there may be tens of thousands, and the first few
+    # decide.
+    step = least if want.spread else 1
+    room: Iterator[Instant] = islice(
+        merge(*(times[least - 1 :: step] for times in pods.values())),
+        groups - 1 if want.spread else 0,
+        None,
+    )
+    first = next(room, None)
+    if first is None:
+        return
+    yield first
+    if fleeting:
+        more = (pods[domain] for domain in sorted(fleeting))
+        room = merge(room, *(times[max(least - 1, bisect_left(times, first)) :] for times in more))
+    yield from room
+
+
+def _ended(
+    world: World, wish: StartRequest, pods: dict[str, list[Instant]], at: Instant, now: Instant
+) -> list[str]:
+    """Leases that have ended by then, in those domains that then have room for a group.
+
+    Domains without room are of no interest to pack, and there may be hundreds of them.
+    """
+    per_group = wish.want.pods + wish.want.spares
+    nodes = [
+        name
+        for domain, times in sorted(pods.items())
+        if len(times) >= per_group and times[per_group - 1] <= at
+        for name in world.fleet.pools[(wish.want.flavor, domain)].nodes
+    ]
+    return leases_ended_by(world, nodes, at, now)
+
+
+def _known(world: World, at: Instant, plan: Admitted, now: Instant) -> KnownStart:
+    """It is for the window if one that pays opens then; a stranger's is nothing to it."""
+    payers = {segment.envelope for _, covered in plan.covered for segment in covered.segments}
+    aligned = any(world.envelopes[key].start == at for key in payers)
+    nodes = sorted({each.node for each in plan.packed.places})
+    freed = sorted(
+        (world.terms[name].frees_at, name) for name in leases_ended_by(world, nodes, at, now)
+    )
+    return KnownStart(at=at, plan=plan, window_aligned=aligned, releases=tuple(freed))
+
+
+def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
+    return {
+        envelope.start
+        for envelope in world.envelopes.values()
+        if now < envelope.start and envelope.flavor == flavor
+    }
+
+
+class _Others:
+    """Instants at which something other than GPUs comes free, in order. More are added while they
+    are walked: an envelope that would pay today may have no money then, and the next is asked."""
+
+    def __init__(
+        self,
+        world: World,
+        wish: StartRequest,
+        calendar: Calendar,
+        *,
+        outlook: Outlook,
+        first: Instant,
+        now: Instant,
+    ) -> None:
+        """`first`: no earlier instant is of interest."""
+        self._world, self._wish, self._calendar = world, wish, calendar
+        self._outlook, self._first, self._now = outlook, first, now
+        self._asked: set[EnvelopeKey] = set()
+        self._heap: list[tuple[Instant, int, Iterator[Instant]]] = []  # the next of each source
+        self._sources = count()
+        self._add(iter(sorted(_openings(world, wish.want.flavor, now))))
+
+    @property
+    def asked(self) -> frozenset[EnvelopeKey]:
+        return frozenset(self._asked)
+
+    def _add(self, instants: Iterator[Instant]) -> None:
+        for at in instants:
+            if at >= self._first:
+                heappush(self._heap, (at, next(self._sources), instants))
+                return
+
+    def wait_for(self, refused: Refused) -> None:
+        """Add the instants at which the envelopes that were asked to pay may have money again."""
+        payers = refused.payers_asked - self._asked
+        if payers:
+            self._asked |= payers
+            self._add(iter(sorted(_money_instants(self._world, self._calendar, payers, self._now))))
+            for key in sorted(payers):
+                self._add_cheaper_hours(key)
+
+    def _add_cheaper_hours(self, key: EnvelopeKey) -> None:
+        """Ends of entries at which GPU-hours cost less: less of the window is left, or less time
+        until a planned start, beyond which a run without a limit has to be paid for."""
+        world, span = self._world, self._wish.span
+        envelope = world.envelopes[key]
+        if has_ample_hours(world, self._wish, key, now=self._now):
+            return
+        length = world.policy.accounting_horizon if span is None else span
+        if envelope.end < FOREVER:
+            self._add(self._ends_between(envelope.end - length, envelope.end))
+        if span is None:
+            planned = self._calendar.last_start(key)
+            if not planned:
+                return
+            after = next(self._ends_between(planned - 1, FOREVER), FOREVER)
+            if after < envelope.end:
+                self._add(iter((after,)))
+            self._add(self._ends_between(self._now, min(planned, envelope.end)))
+
+    def _ends_between(self, after: Instant, before: Instant) -> Iterator[Instant]:
+        """Yield the ends of leases and entries in (after, before) that may be of interest."""
+        after = max(after, self._now, self._first - 1)
+        if before <= after:
+            return iter(())
+        leases, entries = self._outlook.ends_of_leases, self._calendar.ends
+        both = (
+            islice(ends, bisect_right(ends, after), bisect_left(ends, before))
+            for ends in (leases, entries)
+        )
+        return merge(*both)
+
+    def between(self, room: Iterator[Instant]) -> Iterator[Instant]:
+        """With those of `room`, all in order."""
+        for at in room:
+            yield from self._up_to(at)
+            yield at
+        yield from self._up_to(FOREVER)
+
+    def _up_to(self, end: Instant) -> Iterator[Instant]:
+        while self._heap and self._heap[0][0] < end:
+            at, source, instants = self._heap[0]
+            following = next(instants, None)
+            if following is None:
+                heappop(self._heap)
+            else:
+                heapreplace(self._heap, (following, source, instants))
+            yield at
+
+
+def _money_instants(
+    world: World, calendar: Calendar, payers: set[EnvelopeKey], now: Instant
+) -> set[Instant]:
+    """When these may have money again."""
+    payers = set(payers)
+    for key in sorted(payers):
+        for aggregate in world.aggregates.get(key, ()):
+            payers.update(aggregate.members)
+    found = {
+        term.frees_at
+        for payer in sorted(payers)
+        for term in world.accounts.of(payer).terms
+        if now < term.frees_at < FOREVER
+    }
+    found.update(
+        claim.end
+        for claims in calendar.claims.values()
+        for claim in claims
+        if claim.payer in payers and now < claim.end < FOREVER
+    )
+    return found

@@ -1,0 +1,285 @@
+"""When pods of a size will have room, domain by domain, as far as ends of leases are known.
+
+Planning many runs asks the same question over and over: from which instant on can a node take one
+more pod? A `Supply` answers it for leases alone and is kept from walk to walk. An `Outlook` adds
+the entries of the calendar, domain by domain, as a walk enters them. `forecast` reads it.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+
+from leasehold.core.calendar.entries import Calendar, Entry
+from leasehold.core.calendar.releases import releases_on
+from leasehold.core.facts import Uid
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world.levels import fewest_from_each
+from leasehold.core.world.world import World
+
+Ends = list[tuple[Instant, int]]  # of leases on a node: when so many GPUs come free
+NOW: Instant = 0  # stands for the present, whatever the time
+
+
+_Held = tuple[tuple[Entry, ...], ...]  # the entries of each node of a domain that has some
+_Seen = tuple[list[Instant], dict[str, list[Instant]]]  # of a domain, and of those nodes
+_SEEN_MAX = 256  # of one domain
+
+
+class _Plain:
+    """The instants from which one more pod of a size has room beside the leases."""
+
+    __slots__ = ("beside", "by_node", "pods", "stale")
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, list[Instant]] = {}
+        self.pods: dict[str, list[Instant]] = {}  # by domain, in order
+        self.stale: set[str] = set()  # nodes that have changed since
+        self.beside: dict[str, dict[_Held, _Seen]] = {}  # by domain: beside which entries
+
+
+class Supply:
+    """What leases leave of nodes over time. Nodes that have changed must be named to `forget`."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, Ends] = {}
+        self._plain: dict[tuple[str, int], _Plain] = {}  # by flavor and GPUs of a pod
+
+    def forget(self, nodes: Iterable[str]) -> None:
+        for name in nodes:
+            self._ends.pop(name, None)
+            for plain in self._plain.values():
+                plain.stale.add(name)
+
+    def forget_all(self) -> None:
+        self._ends.clear()
+        self._plain.clear()
+
+    def ends_on(self, world: World, name: str, now: Instant) -> Ends:
+        """Return when GPUs of a node come free; a slot under two leases counts once."""
+        known = self._ends.get(name)
+        if known is None:
+            known = self._ends[name] = ends_on(world, name, now)
+        return known
+
+    def plain(self, world: World, flavor: str, gpus: int, now: Instant) -> _Plain:
+        """Return the instants of all nodes of a flavor for pods of a size."""
+        known = self._plain.get((flavor, gpus))
+        if known is None:
+            known = self._plain[(flavor, gpus)] = _Plain()
+            for (each, domain), pool in world.fleet.pools.items():
+                if each == flavor:
+                    for name in pool.nodes:
+                        known.by_node[name] = self._times(world, name, gpus, now)
+                    times = [at for name in pool.nodes for at in known.by_node[name]]
+                    known.pods[domain] = sorted(times)
+        for name in known.stale & known.by_node.keys():
+            domain = world.fleet.nodes[name].node.domain
+            found = self._times(world, name, gpus, now)
+            if found != known.by_node[name]:
+                _exchange(known.pods[domain], known.by_node[name], found)
+                known.by_node[name] = found
+            known.beside.pop(domain, None)
+        known.stale.clear()
+        return known
+
+    def _times(self, world: World, name: str, gpus: int, now: Instant) -> list[Instant]:
+        state = world.fleet.nodes[name]
+        if not state.takes_work:
+            return []
+        return _beside_leases(state.free, self.ends_on(world, name, now), gpus)
+
+
+class Outlook:
+    """For each pool the sorted instants from which one more pod of this size has room."""
+
+    def __init__(
+        self,
+        world: World,
+        calendar: Calendar,
+        *,
+        flavor: str,
+        gpus: int,
+        now: Instant,
+        supply: Supply | None = None,
+    ) -> None:
+        self._world = world
+        self._calendar = calendar
+        self._supply = supply or Supply()
+        self._gpus = gpus
+        self._now = now
+        self.flavor = flavor
+        self._ends_of_leases: list[Instant] | None = None
+        self._plain = self._supply.plain(world, flavor, gpus, now)
+        self._pods = dict(self._plain.pods)  # by domain
+        self._beside: dict[str, dict[str, list[Instant]]] = {}  # by domain: nodes with entries
+        self._stale: set[str] = set()  # domains
+        for name in calendar.nodes():
+            self.correct(name)
+
+    @property
+    def pods(self) -> dict[str, list[Instant]]:
+        """Return the instants of all domains."""
+        self.settle()
+        return self._pods
+
+    def settle(self) -> None:
+        """Look again at all domains that have changed."""
+        for domain in self._stale:
+            self._settle(domain)
+        self._stale.clear()
+
+    def plain_times(self, domain: str) -> list[Instant]:
+        """Return the instants in a domain as if no entry were there."""
+        return self._plain.pods.get(domain, [])
+
+    def correct(self, name: str) -> None:
+        """Note that what is on a node, or held there, has changed."""
+        if name in self._plain.by_node:
+            self._stale.add(self._world.fleet.nodes[name].node.domain)
+
+    def _settle(self, domain: str) -> None:
+        """Most domains are as in the walk before: what was found beside the same entries is kept
+        until a lease there changes."""
+        plain = self._supply.plain(self._world, self.flavor, self._gpus, self._now)
+        names = self._nodes_with_entries(domain)
+        held = tuple(tuple(self._calendar.on_node(name)) for name in names)
+        kept = plain.beside.setdefault(domain, {})
+        seen = kept.get(held)
+        if seen is None or _has_passed(seen[0], self._now):
+            times = list(plain.pods[domain])
+            nodes = {name: self.node_times(name, FOREVER, "") for name in names}
+            for name, found in nodes.items():
+                _exchange(times, plain.by_node[name], found)
+            if len(kept) >= _SEEN_MAX:
+                kept.clear()
+            seen = kept[held] = times, nodes
+        self._pods[domain], self._beside[domain] = seen
+
+    def _nodes_with_entries(self, domain: str) -> list[str]:
+        pool = self._world.fleet.pools[(self.flavor, domain)]
+        return [name for name in pool.nodes if self._calendar.on_node(name)]
+
+    def _times(self, name: str, domain: str) -> list[Instant]:
+        known = self._beside.get(domain, {}).get(name)
+        return self._plain.by_node[name] if known is None else known
+
+    @property
+    def ends_of_leases(self) -> list[Instant]:
+        """When leases are known to end, whoever pays for them and wherever they are, in order."""
+        if self._ends_of_leases is None:
+            ends = {term.frees_at for term in self._world.terms.values()}
+            self._ends_of_leases = sorted(at for at in ends if self._now < at < FOREVER)
+        return self._ends_of_leases
+
+    def pods_for(self, uid: Uid, span: int, limit: int) -> dict[str, list[Instant]]:
+        """The same as one run sees it: what it has there, and what starts after it has ended,
+        is not in its way. The lists of domains without entries are those of `pods`: there room
+        stays once it has come."""
+        domains: dict[str, list[str]] = {}
+        for name in self._in_the_way(uid, span, self._calendar.nodes()):
+            domain = self._world.fleet.nodes[name].node.domain
+            domains.setdefault(domain, []).append(name)
+        found = self.pods
+        if domains:
+            found = dict(found)
+            for domain, names in domains.items():
+                found[domain] = self._as_seen(domain, names, uid, span, limit)
+        return found
+
+    def times_for(self, domain: str, uid: Uid, span: int, limit: int) -> list[Instant]:
+        """Return the same of one domain."""
+        if domain in self._stale:
+            self._settle(domain)
+            self._stale.discard(domain)
+        times = self._pods[domain]
+        names = self._in_the_way(uid, span, self._nodes_with_entries(domain))
+        return self._as_seen(domain, names, uid, span, limit) if names else times
+
+    def _in_the_way(self, uid: Uid, span: int, names: list[str]) -> list[str]:
+        """Return those of these nodes where one run sees other times than most."""
+        if span >= FOREVER:
+            own = {entry.node for entry in self._calendar.entries_of(uid)}
+            names = [name for name in names if name in own] if own else []
+        return [name for name in names if name in self._plain.by_node]
+
+    def _as_seen(
+        self, domain: str, names: list[str], uid: Uid, span: int, limit: int
+    ) -> list[Instant]:
+        times = list(self._pods[domain])
+        for name in names:
+            _exchange(times, self._times(name, domain), self.node_times(name, span, uid, limit))
+        return times
+
+    def node_times(self, name: str, span: int, but: Uid, limit: int = FOREVER) -> list[Instant]:
+        """When a run of this span could have one pod more on the node than just before: for one
+        without an end from then on; else room may go again, and is named once more when it comes
+        back."""
+        state = self._world.fleet.nodes[name]
+        if not state.takes_work:
+            return []
+        free = state.free
+        ends = self._supply.ends_on(self._world, name, self._now)
+        entries = []
+        for entry in self._calendar.entries_on(name, but, limit):
+            if entry.start <= self._now and entry.end == FOREVER:
+                free -= entry.gpus
+            else:
+                entries.append(entry)
+        if not entries:
+            return _beside_leases(free, ends, self._gpus)
+        instants = {self._now, *(at for at, _ in ends)}
+        instants.update(entry.end for entry in entries if entry.end < FOREVER)
+        if span < FOREVER:  # and when room goes, or it would not be seen to come back
+            instants.update(entry.start for entry in entries if entry.start > self._now)
+        starts = sorted(instants)
+        drops = [(at, -gpus) for at, gpus in ends]
+        for entry in entries:
+            drops += (entry.start, entry.gpus), (entry.end, -entry.gpus)
+        times: list[Instant] = []
+        before = 0
+        lefts = fewest_from_each(free, drops, starts=starts, span=span)
+        for at, left in zip(starts, lefts, strict=True):
+            pods = max(0, left) // self._gpus
+            times.extend([at if at > self._now else NOW] * (pods - before))
+            before = pods
+        return times
+
+
+def _beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
+    times = [NOW] * (max(0, free) // gpus)
+    for at, count in ends:
+        free += count
+        times.extend([at] * (max(0, free) // gpus - len(times)))
+    return times
+
+
+def _has_passed(times: list[Instant], now: Instant) -> bool:
+    """Return whether one of the instants to come is no longer to come."""
+    first = bisect_right(times, NOW)
+    return first < len(times) and times[first] <= now
+
+
+def _exchange(times: list[Instant], old: list[Instant], new: list[Instant]) -> None:
+    """Put `new` in the place of `old` in a list that is in order."""
+    for at in old:
+        del times[bisect_left(times, at)]
+    for at in new:
+        insort(times, at)
+
+
+def ends_on(world: World, node: str, now: Instant) -> Ends:
+    """(when, GPUs that come free then), in order; a slot under two leases counts once."""
+    counts: dict[Instant, int] = {}
+    for at in releases_on(world, node, after=now).values():
+        if at < FOREVER:
+            counts[at] = counts.get(at, 0) + 1
+    return sorted(counts.items())
+
+
+def leases_ended_by(world: World, names: list[str], at: Instant, now: Instant) -> list[str]:
+    """Open leases on these nodes that are known to end by then."""
+    return [
+        lease
+        for node in names
+        for lease in sorted(world.open_by_node.get(node, ()))
+        if now < world.terms[lease].frees_at <= at
+    ]

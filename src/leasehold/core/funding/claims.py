@@ -1,0 +1,97 @@
+"""Requests to payers, and the claims that a plan has on the payers it found."""
+
+from leasehold.core.facts import Location, Relation
+from leasehold.core.requests import FundingRequest, StartRequest
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Covered, Segment
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.world import World
+
+
+def ask_for(
+    wish: StartRequest, location: Location, gpus: int, *, start: Instant, borrowed: int
+) -> FundingRequest:
+    spec = wish.run.spec
+    return FundingRequest(
+        owner=spec.owner,
+        flavor=spec.flavor,
+        region=location[0],
+        cluster=location[1],
+        gpus=gpus,
+        start=start,
+        span=wish.span,
+        linger=wish.linger,
+        funding=spec.funding,
+        borrowed_already=borrowed,
+    )
+
+
+def paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]:
+    """Return which selectors match a location.
+
+    A trace cannot tell, because a walk that ended early has not met all envelopes: the owner's own
+    ones for other locations come after the family's for this one.
+    """
+    region, cluster = location
+    return tuple(
+        selector[0] in (None, region) and selector[1] in (None, cluster)
+        for selector in world.tree.selectors(flavor)
+    )
+
+
+def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
+    """Return the sort key of P4: least borrowed, then least shared, then by name."""
+    shares = dict.fromkeys(Relation, 0)
+    for segment in funded[1].segments:
+        shares[segment.relation] += segment.gpus
+    return shares[Relation.BORROWED], shares[Relation.SHARED], funded[0]
+
+
+def claims_of(world: World, wish: StartRequest, covered: Covered, *, start: Instant) -> list[Claim]:
+    """Return the claims that a plan has on its payers."""
+    claims = []
+    for segment in covered.segments:
+        until = world.envelopes[segment.envelope].end
+        span = world.policy.accounting_horizon if wish.span is None else wish.span
+        committed = max(0, min(start + span, until) - start)
+        claims.append(
+            Claim(
+                uid=wish.run.uid,
+                payer=segment.envelope,
+                start=start,
+                end=min(FOREVER, start + wish.end_after),
+                gpus=segment.gpus,
+                borrowed=segment.relation is Relation.BORROWED,
+                gpu_ms=segment.gpus * committed,
+            )
+        )
+    return claims
+
+
+def claim_on_top(
+    world: World, wish: StartRequest, covered: Covered, *, start: Instant
+) -> list[Claim]:
+    """Claim the money of one group, so that it pays for no other group, and return the claims.
+
+    The caller must hold an open what-if.
+    """
+    claims = claims_of(world, wish, covered, start=start)
+    for claim in claims:
+        world.accounts.claim(claim)
+    return claims
+
+
+def merged(covers: list[Covered]) -> Covered:
+    """Return the segments of several groups at one location, one per payer, in the order of the
+    walk."""
+    found: dict[str, Segment] = {}
+    for covered in covers:
+        for segment in covered.segments:
+            known = found.get(segment.envelope)
+            found[segment.envelope] = Segment(
+                envelope=segment.envelope,
+                owner=segment.owner,
+                gpus=segment.gpus + (known.gpus if known else 0),
+                relation=segment.relation,
+            )
+    return Covered(segments=tuple(found.values()), trace=covers[0].trace)

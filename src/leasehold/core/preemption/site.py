@@ -1,0 +1,337 @@
+"""site: choose where a start by preemption will take place (Q5).
+
+The site is the place where the run fits once all preemptible leases are gone. It is chosen before
+the victims, where the loss is least (R2). Losses are counted lease by lease and node by node; no
+lottery is simulated. Changes nothing.
+"""
+
+from collections.abc import Collection, Iterator
+
+from leasehold.core.calendar.entries import Calendar, missed_by
+from leasehold.core.facts import Lease, Location, Record, Role, Uid
+from leasehold.core.funding.claims import ask_for, claim_on_top, preference
+from leasehold.core.funding.cover import cover
+from leasehold.core.placement.drain import is_spoken_for
+from leasehold.core.placement.pack import candidate_pools
+from leasehold.core.policy import CutPolicy
+from leasehold.core.preemption.victims import is_protected, protected_until, surplus_of, tenure_of
+from leasehold.core.requests import StartRequest
+from leasehold.core.reservations import HeldMoney
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Covered
+from leasehold.core.world.fleet import NodeState, mask_of
+from leasehold.core.world.width import locations_for
+from leasehold.core.world.world import World
+
+Loss = tuple[int, int, int]  # GPUs by lottery, by shrinking, of spares
+
+NOTHING: Loss = (0, 0, 0)
+
+
+class Site(Record):
+    """Places and payers of a start by preemption, and the losses that were compared."""
+
+    places: tuple[tuple[str, int], ...]  # (node, GPUs)
+    money: tuple[HeldMoney, ...]
+    domains: tuple[str, ...]
+    # of the first group, in each domain that was tried
+    losses: tuple[tuple[str, int, int, int], ...] = ()
+
+
+def money_of(covered: Covered, location: Location) -> tuple[HeldMoney, ...]:
+    return tuple(
+        HeldMoney(payer=each.envelope, gpus=each.gpus, relation=each.relation, location=location)
+        for each in covered.segments
+    )
+
+
+def choose_site(
+    world: World,
+    wish: StartRequest,
+    calendar: Calendar,
+    *,
+    at: Instant,
+    now: Instant,
+    within: tuple[str, ...] = (),
+    returned: Collection[str] = (),
+) -> Site | None:
+    """Return a site for a start at `at`, or None.
+
+    Payers are found as if nothing were preempted, and their windows must stay open for `minTenure`
+    more (Q5). `within`: only these domains. `returned`: leases whose money comes back first (O5).
+    """
+    with world.what_if.opened():
+        world.fleet.tolerate(wish.run.spec.tolerations)
+        calendar.respect(world, wish.run.uid, wish.limit)
+        for name in sorted(returned):
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
+        return _choose(
+            world, wish, NodeOffers(world, wish, calendar, at=at, now=now, within=within)
+        )
+
+
+def _choose(world: World, wish: StartRequest, ground: "NodeOffers") -> Site | None:
+    """Choose places and payers: one location for the whole run, otherwise one per group (P4)."""
+    groups = len(wish.want.groups)
+    funded = _funded(world, wish, ground, wish.want.gpus, borrowed=wish.borrowed_already)
+    for location, covered in funded:
+        if ground.put(groups, location):
+            return ground.site(money_of(covered, location))
+    if not wish.want.spread or groups == 1:
+        return None
+    money: list[HeldMoney] = []
+    borrowed = wish.borrowed_already
+    for _ in range(groups):  # over several locations
+        gpus = wish.want.gpus_per_group
+        funded = _funded(world, wish, ground, gpus, borrowed=borrowed)
+        found = next((each for each in funded if ground.put(1, each[0])), None)
+        if found is None:
+            return None
+        location, covered = found
+        claims = claim_on_top(world, wish, covered, start=ground.at)
+        borrowed += sum(claim.gpus for claim in claims if claim.borrowed)
+        money += money_of(covered, location)
+    return ground.site(tuple(money))
+
+
+def _funded(
+    world: World, wish: StartRequest, ground: "NodeOffers", gpus: int, *, borrowed: int
+) -> list[tuple[Location, Covered]]:
+    """Return the locations in which `gpus` GPUs are paid for, best first (P4)."""
+    found = []
+    for location in locations_for(world, wish.run.spec):
+        ask = ask_for(wish, location, gpus, start=ground.at, borrowed=borrowed)
+        ask = ask.until(ground.at + tenure_of(world, wish.run))
+        covered = cover(world, ask, now=ground.now)
+        if isinstance(covered, Covered):
+            found.append((location, covered))
+    return sorted(found, key=preference)
+
+
+class NodeOffers:
+    """What each node would offer a run, and at which loss, if all preemptible leases were gone.
+
+    Its places fill up as groups are put there.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        wish: StartRequest,
+        calendar: Calendar,
+        *,
+        at: Instant,
+        now: Instant,
+        within: tuple[str, ...] = (),
+    ) -> None:
+        self._world, self._wish, self._calendar = world, wish, calendar
+        self.at, self.now = at, now
+        self._end = min(FOREVER, at + wish.in_the_way)
+        self._kinds = _CutSteps(world, wish.run.uid, at=at, now=now)
+        self._nodes: dict[str, _Node] = {}
+        self._taken: dict[str, int] = {}
+        pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
+        self._pools = {pool.domain: pool for pool in pools if not within or pool.domain in within}
+        self._losses: dict[str, Loss] = {}
+
+    def holds(self, places: tuple[tuple[str, int], ...]) -> bool:
+        """Return whether these places are still a site."""
+        nodes = self._world.fleet.nodes
+        return all(
+            name in nodes and nodes[name].takes_work and self._node(name).room >= gpus
+            for name, gpus in places
+        )
+
+    def losses_in(self, domains: Collection[str]) -> tuple[tuple[str, int, int, int], ...]:
+        """Return the loss of the first group in each of these domains in which it fits."""
+        count = 1 if self._wish.want.spread else len(self._wish.want.groups)
+        tried = {domain: self._try(count, domain) for domain in sorted(domains)}
+        return tuple((domain, *found[0]) for domain, found in tried.items() if found is not None)
+
+    def put(self, groups: int, location: Location) -> bool:
+        """Put groups into the location, each in the domain with the least loss; False if they do
+        not fit.
+
+        If groups may not spread, all go to one domain.
+        """
+        before = dict(self._taken)
+        domains = sorted(d for d, pool in self._pools.items() if pool.home[1:] == location)
+        for count in [1] * groups if self._wish.want.spread else [groups]:
+            best: tuple[Loss, str, dict[str, int]] | None = None
+            for domain in domains:
+                tried = self._try(count, domain)
+                if tried is not None:
+                    self._losses.setdefault(domain, tried[0])
+                    if best is None or (tried[0], domain) < best[:2]:
+                        best = (tried[0], domain, tried[1])
+            if best is None:
+                self._taken = before
+                return False
+            self._taken = best[2]
+        return True
+
+    def _try(self, groups: int, domain: str) -> tuple[Loss, dict[str, int]] | None:
+        """Return the loss and the new places if the groups went to this domain, or None.
+
+        Each pod goes to the node where it costs least.
+        """
+        want, taken = self._wish.want, dict(self._taken)
+        total = NOTHING
+        names = [n for n in self._pools[domain].nodes if want.only is None or n in want.only]
+        for _ in range(groups):
+            for index in range(want.pods + want.spares):
+                is_spare = index >= want.pods
+                found = self._cheapest(names, taken, is_spare=is_spare)
+                if found is None:
+                    return None
+                loss, name = found
+                taken[name] = taken.get(name, 0) + want.pod_gpus
+                total = _plus(total, loss)
+        return total, taken
+
+    def _cheapest(
+        self, names: list[str], taken: dict[str, int], *, is_spare: bool
+    ) -> tuple[Loss, str] | None:
+        want, best = self._wish.want, None
+        for name in names:
+            node, used = self._node(name), taken.get(name, 0)
+            if used + want.pod_gpus > node.room:
+                continue
+            if is_spare and want.spares_on_reserved and not node.is_reserved:
+                continue
+            loss = _minus(node.loss(used + want.pod_gpus), node.loss(used))
+            if best is None or (loss, name) < best:
+                best = (loss, name)
+            if best == (NOTHING, name):
+                return best
+        return best
+
+    def _node(self, name: str) -> "_Node":
+        known = self._nodes.get(name)
+        if known is None:
+            self._world.steps.take()
+            known = self._nodes[name] = self._look_at(self._world.fleet.nodes[name])
+        return known
+
+    def _look_at(self, state: NodeState) -> "_Node":
+        if not state.takes_work:
+            return _Node(0, 0, 0, 0, is_reserved=state.node.is_reserved)
+        world, name = self._world, state.node.name
+        cut: set[str] = set()
+        ending: set[str] = set()
+        masks = {"spare": 0, "shrink": 0}
+        for lease_name in world.open_by_node.get(name, ()):
+            lease = world.leases[lease_name]
+            kind = self._kinds.of(lease, state)
+            if kind:
+                cut.add(lease_name)
+            if kind == "ending":
+                ending.add(lease_name)
+            if kind in masks and world.terms[lease_name].frees_at > self.at:
+                masks[kind] |= mask_of(lease.slots)
+        return _Node(
+            self._left(state, cut),
+            self._left(state, ending),
+            masks["spare"].bit_count(),
+            masks["shrink"].bit_count(),
+            is_reserved=state.node.is_reserved,
+        )
+
+    def _left(self, state: NodeState, gone: set[str]) -> int:
+        """Return the GPUs of a node that the run can use for its whole duration if the leases
+        `gone` ended."""
+        world, name = self._world, state.node.name
+        over, taken = set(gone), 0
+        for lease_name in world.open_by_node.get(name, ()):
+            if self.now < world.terms[lease_name].frees_at <= self.at:
+                over.add(lease_name)
+            if lease_name not in over:
+                taken |= mask_of(world.leases[lease_name].slots)
+        entries = self._calendar.entries_on(name, self._wish.run.uid, self._wish.limit)
+        missed = missed_by(world, name, entries, start=self.at, end=self._end, gone=over)
+        return max(0, state.node.gpus - state.foreign - taken.bit_count() - missed)
+
+    def site(self, money: tuple[HeldMoney, ...]) -> Site:
+        places = tuple(sorted((name, gpus) for name, gpus in self._taken.items() if gpus))
+        nodes = self._world.fleet.nodes
+        return Site(
+            places=places,
+            money=money,
+            domains=tuple(sorted({nodes[name].node.domain for name, _ in places})),
+            losses=tuple((domain, *loss) for domain, loss in sorted(self._losses.items())),
+        )
+
+
+class _Node:
+    """GPUs that one node could offer, by what would be lost for them."""
+
+    __slots__ = ("free", "is_reserved", "room", "shrink", "spare")
+
+    def __init__(self, room: int, free: int, spare: int, shrink: int, *, is_reserved: bool) -> None:
+        self.room = room  # GPUs if all preemptible leases were gone
+        self.free = free  # GPUs without any preemption
+        self.spare, self.shrink = spare, shrink
+        self.is_reserved = is_reserved
+
+    def loss(self, gpus: int) -> Loss:
+        """Return the loss for `gpus` GPUs on this node: free ones, then spares, shrinking, lottery.
+
+        Example: 8 GPUs on a node with 3 free, 2 under spares and 1 under a group that may be shrunk
+        lose 2 by lottery, 1 by shrinking and 2 of spares.
+        """
+        missing = max(0, gpus - self.free)
+        spares = min(missing, self.spare)
+        shrunk = min(missing - spares, self.shrink)
+        return missing - spares - shrunk, shrunk, spares
+
+
+class _CutSteps:
+    """The step of R3 by which a lease may be cut for a run that starts at `at`; "" if by none."""
+
+    def __init__(self, world: World, uid: Uid, *, at: Instant, now: Instant) -> None:
+        self._world, self._uid = world, uid
+        self._at, self._now = at, now
+        self._surplus: dict[Uid, frozenset[int]] = {}
+        self._safe: dict[Uid, bool] = {}
+
+    def of(self, lease: Lease, state: NodeState) -> str:
+        if lease.uid == self._uid:
+            return ""
+        if lease.ending is not None:
+            return "ending" if lease.ending.deadline > self._now else ""
+        if lease.role is Role.SPARE:
+            return "" if is_spoken_for(self._world, lease) else "spare"
+        if lease.group in self._surplus_of(lease.uid):
+            return "shrink"
+        if lease.role is Role.BORROWED and mask_of(lease.slots) & state.spare:
+            return "spare"
+        return "" if self._is_safe(lease.uid) else "lottery"
+
+    def _surplus_of(self, uid: Uid) -> frozenset[int]:
+        if uid not in self._surplus:
+            self._surplus[uid] = surplus_of(self._world, uid)
+        return self._surplus[uid]
+
+    def _is_safe(self, uid: Uid) -> bool:
+        if uid not in self._safe:
+            run = self._world.runs.get(uid)
+            is_drawn = self._world.policy.cuts is CutPolicy.LOTTERY
+            self._safe[uid] = run is None or (is_drawn and is_protected(self._world, run, self._at))
+        return self._safe[uid]
+
+
+def _plus(one: Loss, other: Loss) -> Loss:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def _minus(one: Loss, other: Loss) -> Loss:
+    return one[0] - other[0], one[1] - other[1], one[2] - other[2]
+
+
+def protections_ending(world: World, after: Instant) -> Iterator[Instant]:
+    """Yield the ends of protections after `after`."""
+    for uid in world.open_by_run:
+        run = world.runs.get(uid)
+        until = protected_until(world, run) if run is not None else None
+        if until is not None and until > after:
+            yield until
