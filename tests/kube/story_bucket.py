@@ -93,7 +93,7 @@ def test_closed_leases_move_to_bucket_and_reports_stay_the_same(
     assert found.stdout.startswith("ledger verify: ok ("), found.stdout + found.stderr
 
 
-def test_unreachable_bucket_is_logged_and_leases_stay(
+def test_bucket_with_wrong_credentials_is_logged_and_leases_stay(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
