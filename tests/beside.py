@@ -1,4 +1,4 @@
-"""What lives beside a test: on a thread with a loop of its own, until it is stopped."""
+"""A service that runs beside a test, in its own thread with its own event loop."""
 
 import asyncio
 import threading
@@ -10,8 +10,11 @@ DEADLINE_S = 30
 
 
 class Beside:
-    """What it does is `_live`, which sets `_is_up` once it can be used. Made ready first: it runs
-    when `__init__` returns."""
+    """Runs the coroutine `_live`, which must set `_is_up` as soon as the service can be used.
+
+    A subclass must set its own fields before it calls `__init__`, which returns when `_is_up` is
+    set.
+    """
 
     deadline_s = DEADLINE_S
 
@@ -26,7 +29,7 @@ class Beside:
         raise NotImplementedError
 
     def do(self, action: Callable[[], T]) -> T:
-        """On its loop, where nobody else looks at what it has meanwhile."""
+        """Call `action` on the service's loop, so that no other code sees its state meanwhile."""
 
         async def act() -> T:
             return action()
@@ -44,7 +47,7 @@ class Beside:
         self.ended()
 
     def ended(self) -> None:
-        """When it has stopped."""
+        """Wait until the service has stopped."""
         self._thread.join(self.deadline_s)
         assert not self._thread.is_alive(), f"{type(self).__name__} does not end"
 

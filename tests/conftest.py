@@ -1,7 +1,7 @@
-"""What all tests share: hypothesis' settings, a deadline, default signals, counts that are shown.
+"""What all tests share: hypothesis' settings, deadlines, default signals, and a summary of counts.
 
-A suite that is started in the background by a script has SIGINT ignored, and so would everything
-that a test starts.
+In a suite that a script starts in the background SIGINT is ignored, and without a reset all
+processes that tests start would ignore it, too.
 """
 
 import contextlib
@@ -19,22 +19,22 @@ from tests.deadlines import deadline, keep_screen
 from tests.kubernetes.cluster import Cluster
 from tests.seeds import Budget
 
-# A slow shared machine must not turn a passing property into a flaky one, and a failure in CI
-# must be the same failure at a desk.
+# A slow machine must not make a property flaky, and a failure in CI must be repeatable on any
+# other machine.
 settings.register_profile(
     "leasehold",
     deadline=None,
     derandomize=True,
     max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow],  # which looks at the clock on the wall
+    suppress_health_check=[HealthCheck.too_slow],  # which measures wall-clock time
 )
 settings.load_profile("leasehold")
-# For planted bugs the first failure is enough: making it small would take minutes.
+# For planted bugs the first failure is enough: shrinking it would take minutes.
 settings.register_profile(
     "planted", settings.get_profile("leasehold"), phases=(Phase.explicit, Phase.generate)
 )
 
-DEADLINE_S = 300.0  # of each phase of a test; one that needs longer has a mark, @…deadline(SECONDS)
+DEADLINE_S = 300.0  # for each phase of a test without a mark deadline(SECONDS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,19 +50,20 @@ def pytest_configure(config: pytest.Config) -> None:
         "root: mounts a file system, and is left out where the caller is not root",
     ):
         config.addinivalue_line("markers", line)
-    # Jobs of other users come to what tests make, whatever the caller's mask. That the product sets
-    # the modes it needs by itself is shown by tests that start it under another mask.
+    # Jobs of other users need access to the files of tests, whatever the caller's umask is. Tests
+    # that start the product under another umask show that it sets the modes it needs.
     os.umask(0o022)
     keep_screen()
     default_signals()
 
 
 def default_signals() -> None:
-    """What we handle is reset in whoever we start; what we ignore or block would stay so there."""
+    """Handle or unblock signals: a child process inherits ignored and blocked signals, but not
+    handlers."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         if signal.getsignal(number) is signal.SIG_IGN:
-            # Whoever had it ignored for us (nohup, a shell's &) is still obeyed.
+            # The signal still has no effect here, as nohup or a shell's & has requested.
             signal.signal(number, _do_nothing)
 
 
@@ -77,7 +78,7 @@ def _deadline(item: pytest.Item) -> contextlib.AbstractContextManager[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    # Otherwise `make test` would need Go, or a machine on which somebody has built before.
+    # Otherwise `make test` would need Go, or programs that were built before.
     os.environ["LEASEHOLD_BUILDS"] = "yes" if item.get_closest_marker("kube") else "no"
     with _deadline(item):
         return (yield)
@@ -97,9 +98,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def open_tmp() -> Iterator[Path]:
-    """A temporary folder that other users can enter, as they cannot enter pytest's own: as root,
-    jobs run as the users of their namespaces. A shim that was just killed may write its last
-    record while the folder is removed."""
+    """A temporary folder that other users can enter, unlike pytest's own.
+
+    As root, jobs run as the users of their namespaces. A shim that was just killed may write its
+    last record while the folder is removed.
+    """
     with tempfile.TemporaryDirectory(prefix="leasehold-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -117,7 +120,7 @@ def budget(
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A real API server of this worker's own, for whoever asks first."""
+    """A real API server for this worker, started for the first test that needs it."""
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()
@@ -125,19 +128,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """An API server of this test's own, on which nothing of ours is installed."""
+    """An API server for one test, without leasehold installed."""
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
     cluster.stop()
 
 
-# Each of these fixtures starts a program that tools/kube/build builds, and so do these folders.
+# These fixtures, and the tests of these folders, start a program that tools/kube/build builds.
 _KUBE_FIXTURES = {"cluster", "own_cluster", "real", "kubectl_path", "go_client"}
 _KUBE_FOLDERS = {"kube", "kubelets"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test by what its fixtures need, however indirectly."""
+    """Mark a test by its direct and indirect fixtures."""
     fixtures = set(getattr(item, "fixturenames", ()))
     if fixtures & _KUBE_FIXTURES or item.path.parent.name in _KUBE_FOLDERS:
         item.add_marker("kube")
@@ -146,14 +149,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_report_header() -> str | None:
-    """Say what is not played here."""
+    """Report that tests are left out if the caller is not root."""
     return None if os.geteuid() == 0 else "not root: tests that mount a file system are left out"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What compares stores comes before anybody installs leasehold on a worker's cluster, in
-    whichever order folders were named: with our policies there, an API server does more than the
-    stores that it is compared with."""
+    """Run the tests that compare stores first, and deselect tests that need root if there is none.
+
+    Later tests install leasehold on the worker's cluster. With leasehold's policies an API server
+    does more than the stores with which it is compared.
+    """
     items.sort(key=lambda item: "harness" not in getattr(item, "fixturenames", ()))
     if os.geteuid() != 0:
         left_out = [item for item in items if item.get_closest_marker("root")]
@@ -162,8 +167,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """A test says with `record_property("counts", …)` what it wants to be read; also from a worker
-    of xdist, whose output nobody sees."""
+    """Print the texts that tests have recorded with `record_property("counts", …)`, and the seeds.
+
+    This also works on a worker of xdist, whose own output is not shown.
+    """
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.getreports(kind)]
     played = left_out = 0
     for report in reports:

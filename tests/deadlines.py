@@ -1,6 +1,6 @@
-"""One test that hangs must not take the others with it: each phase of it has a deadline.
+"""Deadlines: each phase of a test has one, so that a hanging test does not stop the others.
 
-What is built once for all tests is no part of whichever asks for it first.
+The time to build something that all tests share does not count for the test that needs it first.
 """
 
 import contextlib
@@ -10,9 +10,9 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-PATIENCE_S = 60.0  # after which the process ends that does not hear its alarm
+PATIENCE_S = 60.0  # a process that does not handle its alarm for this long is ended
 
-_screen: list[int] = []  # stderr as it was before anybody captured it
+_screen: list[int] = []  # stderr before pytest captures it
 
 
 class DeadlinePassed(Exception):  # noqa: N818 - it says what happened
@@ -20,7 +20,7 @@ class DeadlinePassed(Exception):  # noqa: N818 - it says what happened
 
 
 def keep_screen() -> None:
-    """Called before anybody captures stderr: where it is told what hangs."""
+    """Keep stderr for reports of hanging tests; must be called before pytest captures it."""
     _screen.append(os.dup(2))
 
 
@@ -37,7 +37,7 @@ def deadline(limit: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def off_the_clock() -> Iterator[None]:
-    """The deadline that counts now, if there is one, goes on afterwards."""
+    """Suspend the current deadline, if there is one, during the block."""
     left = _clear()
     try:
         yield

@@ -12,7 +12,8 @@ Seed = TypeVar("Seed")
 
 
 class Budget:
-    """Counts CPU seconds of this process: a busy machine plays as many seeds as an idle one."""
+    """Counts CPU seconds of this process, so that a busy machine plays as many seeds as an idle
+    one."""
 
     def __init__(self, *, is_limited: bool, cpu_s: Callable[[], float] = time.process_time) -> None:
         self._is_limited = is_limited

@@ -1,4 +1,4 @@
-"""Cases: what becomes of one object, from its creation to its end."""
+"""Cases: one object, from its creation to its deletion."""
 
 from tests.apiserver.table import case
 from tests.apiserver.talk import OURS, Talk
@@ -67,7 +67,7 @@ def wrong_identity_of_updates(it: Talk) -> None:
         "2 *": "mistake",
     }
 )
-def server_fields_are_the_servers(it: Talk) -> None:
+def server_fields_cannot_be_set(it: Talk) -> None:
     asked = run(it, "a")
     asked["metadata"] |= {
         "uid": "mine",
@@ -156,7 +156,7 @@ def an_update_without_version_of_a_core_kind(it: Talk) -> None:
 
 
 @case()
-def status_is_apart(it: Talk) -> None:
+def status_is_a_subresource(it: Talk) -> None:
     made = it.ask("POST", it.runs, {**run(it, "a"), "status": {"phase": "Running"}})
     made["status"] = {"phase": "Running", "message": "m"}
     made["spec"]["stop"] = True
@@ -326,7 +326,7 @@ def a_new_pod_is_pending(it: Talk) -> None:
         "* metadata.generation": "generation",
     }
 )
-def nodes_keep_the_status_they_come_with(it: Talk) -> None:
+def nodes_are_created_with_status(it: Talk) -> None:
     it.ask("POST", "/api/v1/nodes", node(it, "n"),
            see=("kind", "apiVersion", "metadata", "status.allocatable"))  # fmt: skip
     place = f"/api/v1/nodes/{it.namespace}-n"
@@ -339,7 +339,7 @@ def nodes_keep_the_status_they_come_with(it: Talk) -> None:
         "* metadata.generation": "generation",
     }
 )
-def namespaces_come_and_go(it: Talk) -> None:
+def namespaces_are_created_and_deleted(it: Talk) -> None:
     name = f"{it.namespace}-x"
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     see = ("kind", "metadata.name", "metadata.labels", "status.phase", "metadata.generation")
@@ -361,7 +361,7 @@ def namespaces_come_and_go(it: Talk) -> None:
         "6 details.causes*": "twice",
     }
 )
-def namespaces_that_are_not(it: Talk) -> None:
+def missing_and_invalid_namespaces(it: Talk) -> None:
     it.ask("POST", f"{OURS}/namespaces/nowhere/runs", {**run(it, "a"), "metadata": {"name": "a"}})
     it.ask("GET", f"{OURS}/namespaces/nowhere/runs", see=("kind", "items"))
     it.ask("DELETE", "/api/v1/namespaces/default")
@@ -375,7 +375,7 @@ def namespaces_that_are_not(it: Talk) -> None:
         "12 details.causes*": "twice",
     }
 )
-def leases_are_for_ever(it: Talk) -> None:
+def leases_are_immutable_and_closed_once(it: Talk) -> None:
     it.ask("POST", f"{OURS}/leases", lease(it, "l"))
     place = f"{OURS}/leases/{it.namespace}-l"
     it.patch(place, {"spec": {"owner": "org:other"}})
@@ -393,7 +393,7 @@ def leases_are_for_ever(it: Talk) -> None:
 
 
 @case()
-def resolutions_and_batches_are_for_ever(it: Talk) -> None:
+def resolutions_and_batches_are_immutable(it: Talk) -> None:
     for kind, plural in (("Resolution", "resolutions"), ("LedgerBatch", "ledgerbatches")):
         made = {"apiVersion": "rq.davidlangworthy.io/v1", "kind": kind,
                 "metadata": {"name": it.namespace}, "spec": {"scope": {"a": 1}}}  # fmt: skip

@@ -141,7 +141,7 @@ def tables_of_runs(it: Talk) -> None:
 
 
 @case()
-def forms_of_answers(it: Talk) -> None:
+def media_types_of_answers(it: Talk) -> None:
     it.make(it.runs, run(it, "a"))
     for accept in ("application/json", "*/*", "application/*", "text/html", "application/xml",
                    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -157,7 +157,7 @@ def forms_of_answers(it: Talk) -> None:
         "5.3 metadata.deletion*": "deleted event",
     }
 )
-def watches_tell_changes(it: Talk) -> None:
+def watches_send_changes(it: Talk) -> None:
     start = it.ask("GET", it.runs)["metadata"]["resourceVersion"]
     it.make(it.runs, run(it, "a"))
     it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, see=META)
@@ -167,7 +167,7 @@ def watches_tell_changes(it: Talk) -> None:
 
 
 @case()
-def watches_of_what_is_there(it: Talk) -> None:
+def watches_of_existing_objects(it: Talk) -> None:
     colored(it)
     for version in ({}, {"resourceVersion": "0"}):
         it.watch(it.runs, 3, see=META, **version)
@@ -221,7 +221,7 @@ def watches_of_the_past(it: Talk) -> None:
 
 
 @case()
-def watches_end_when_their_time_is_up(it: Talk) -> None:
+def watches_end_at_their_timeout(it: Talk) -> None:
     it.watch(it.runs, 9, timeoutSeconds="1")
 
 
@@ -234,7 +234,7 @@ def watches_as_tables(it: Talk) -> None:
 
 
 @case({"* content-type": "typed 404"})
-def paths_that_are_none(it: Talk) -> None:
+def unknown_paths(it: Talk) -> None:
     for path in ("/nothing", "/apis/none.example/v1", "/apis/none.example",
                  f"/apis/{GROUP}/v2/runs", f"{OURS}/nothings", f"{OURS}/runs/a",
                  f"{OURS}/namespaces/{it.namespace}/leases"):  # fmt: skip
@@ -242,7 +242,7 @@ def paths_that_are_none(it: Talk) -> None:
 
 
 @case({"6 details.*": "405 details", "7 details.*": "405 details"})
-def resources_that_are_none(it: Talk) -> None:
+def unknown_resources(it: Talk) -> None:
     for path in ("/api/v2", "/api/v1/nothings", f"{it.pods}/a/nothing", "/api/v1/nodes/a/nothing",
                  f"/api/v1/namespaces/{it.namespace}/nothings", f"{it.runs}/a/nothing",
                  f"{OURS}/resolutions/a/status"):  # fmt: skip
@@ -254,7 +254,7 @@ def resources_that_are_none(it: Talk) -> None:
     "3 *": "verbs", "4 http": "verbs", "4 content-type": "typed 404", "5 http": "verbs",
     "5 content-type": "typed 404", "* details.*": "405 details",
 })  # fmt: skip
-def methods_that_are_not(it: Talk) -> None:
+def unsupported_methods(it: Talk) -> None:
     for method, path in (
         ("POST", f"{it.runs}/a"), ("PUT", it.runs), ("PATCH", it.runs), ("POST", f"{OURS}/runs"),
         ("DELETE", f"{OURS}/runs"), ("DELETE", f"{it.runs}/a/status"),
@@ -326,7 +326,7 @@ def nodes_in_a_list(it: Talk) -> None:
 
 
 @case({"* http": "selectable", "* *": "selectable"})
-def field_selectors_that_only_we_have(it: Talk) -> None:
+def field_selectors_of_the_facade_only(it: Talk) -> None:
     for selector in ("spec.slice.role=Active", "status.closureReason=Fail", "spec.slice.nodes=n1"):
         it.ask("GET", f"{OURS}/leases", fieldSelector=selector, see=("kind",))
 
@@ -367,7 +367,7 @@ def events(it: Talk) -> None:
         "* content-type": "forms",
     }
 )
-def forms_that_only_the_real_server_has(it: Talk) -> None:
+def media_types_of_the_real_server_only(it: Talk) -> None:
     it.make(it.runs, run(it, "a"))
     it.make(it.pods, pod(it, "p"))
     protobuf = "application/vnd.kubernetes.protobuf"

@@ -1,4 +1,4 @@
-"""Cases: forms of a write, patches of all kinds, rehearsals, and what is refused."""
+"""Cases: writes in all formats, patches of all kinds, dry runs, and refusals."""
 
 from tests.apiserver.table import case
 from tests.apiserver.talk import APPLY, JSON_PATCH, MERGE, OURS, STRATEGIC, Talk
@@ -9,7 +9,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 @case()
-def bodies_that_are_none(it: Talk) -> None:
+def malformed_bodies(it: Talk) -> None:
     for body in (b"{", b"", b"[]", b"null", b'"text"', b"\xff"):
         it.ask("POST", it.runs, body, headers=JSON)
 
@@ -24,7 +24,7 @@ def media_types_of_bodies(it: Talk) -> None:
 
 
 @case()
-def bodies_that_are_too_large(it: Talk) -> None:
+def oversized_bodies(it: Talk) -> None:
     asked = run(it, "a")
     asked["metadata"]["annotations"] = {"x": "y" * (4 << 20)}
     it.ask("POST", it.runs, asked)
@@ -46,7 +46,7 @@ def merge_patches(it: Talk) -> None:
         "8 *": "another kind",
     }
 )
-def merge_patches_that_cannot_be(it: Talk) -> None:
+def invalid_merge_patches(it: Talk) -> None:
     it.make(it.runs, run(it, "a"))
     for body in (b"{", b"[]", b"1", b"null", b""):
         it.ask("PATCH", f"{it.runs}/a", body, headers={"Content-Type": MERGE})
@@ -79,7 +79,7 @@ def json_patches(it: Talk) -> None:
 
 
 @case()
-def json_patches_that_cannot_be(it: Talk) -> None:
+def invalid_json_patches(it: Talk) -> None:
     it.make(it.runs, run(it, "a", labels={"x": "y"}))
     for operations in (
         [{"op": "test", "path": "/metadata/labels/x", "value": "w"}],
@@ -137,7 +137,7 @@ def strategic_patches_of_lists(it: Talk) -> None:
 
 
 @case()
-def patches_of_no_kind(it: Talk) -> None:
+def unknown_patch_types(it: Talk) -> None:
     it.make(it.runs, run(it, "a"))
     for media in ("application/json", "text/plain", "application/yaml"):
         it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, media)
@@ -156,7 +156,7 @@ def apply(it: Talk) -> None:
 
 
 @case()
-def apply_that_cannot_be(it: Talk) -> None:
+def invalid_apply(it: Talk) -> None:
     asked = run(it, "a")
     it.patch(f"{it.runs}/a", asked, APPLY)
     it.patch(f"{it.runs}/b", asked, APPLY, fieldManager="one")
@@ -169,7 +169,7 @@ def apply_that_cannot_be(it: Talk) -> None:
 
 
 @case()
-def rehearsals(it: Talk) -> None:
+def dry_runs(it: Talk) -> None:
     it.ask("POST", it.runs, run(it, "a"), dryRun="All", see=(
         "kind", "metadata.name", "metadata.generation", "spec"))  # fmt: skip
     it.ask("GET", f"{it.runs}/a")
@@ -201,7 +201,7 @@ def unknown_fields(it: Talk) -> None:
 
 
 @case()
-def fields_in_a_template_are_open(it: Talk) -> None:
+def templates_accept_unknown_fields(it: Talk) -> None:
     template = {
         "metadata": {"labels": {"x": "y"}},
         "spec": {"containers": [{"name": "main", "command": ["true"], "stdin": True}],
@@ -227,7 +227,7 @@ def fields_of_wrong_types(it: Talk) -> None:
 
 
 @case()
-def fields_that_are_missing(it: Talk) -> None:
+def missing_fields(it: Talk) -> None:
     whole = run(it, "a")
     it.ask("POST", it.runs, {key: value for key, value in whole.items() if key != "spec"})
     it.ask("POST", it.runs, {**whole, "spec": {}})
@@ -244,7 +244,7 @@ def managers_of_fields(it: Talk) -> None:
 
 
 @case()
-def callers_that_may_not(it: Talk) -> None:
+def callers_without_rights(it: Talk) -> None:
     theirs = f"{OURS}/namespaces/audio/runs"
     for who in ("", "nobody", "vic", "ann"):
         it.ask("GET", theirs, who=who)
@@ -256,7 +256,7 @@ def callers_that_may_not(it: Talk) -> None:
 
 
 @case()
-def callers_that_may(it: Talk) -> None:
+def callers_with_rights(it: Talk) -> None:
     place = f"{OURS}/namespaces/vision/runs"
     asked = {**run(it, "may"), "metadata": {"name": "may"}}
     it.ask("POST", place, asked, who="ann")
@@ -266,7 +266,7 @@ def callers_that_may(it: Talk) -> None:
 
 
 @case()
-def who_am_i(it: Talk) -> None:
+def reviews_of_own_access(it: Talk) -> None:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     it.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, who="ann",
            see=("kind", "apiVersion", "status.userInfo.username"))  # fmt: skip
@@ -315,7 +315,7 @@ def apply_of_a_status(it: Talk) -> None:
         "6 managers": "first apply",
     }
 )
-def apply_over_what_was_created(it: Talk) -> None:
+def apply_to_a_created_object(it: Talk) -> None:
     it.ask("POST", it.runs, run(it, "a"), fieldManager="one", see=META)
     theirs = run(it, "a", resources={"gpuType": "H100-80GB", "totalGPUs": 16})
     it.patch(f"{it.runs}/a", theirs, APPLY, fieldManager="two")
@@ -334,14 +334,14 @@ def apply_over_what_was_created(it: Talk) -> None:
         "1 *": "pod spec",
     }
 )
-def a_pods_spec_is_not_edited(it: Talk) -> None:
+def pod_spec_edits(it: Talk) -> None:
     it.make(it.pods, pod(it, "p"))
     it.patch(f"{it.pods}/p", {"spec": {"hostname": "h"}})
     it.patch(f"{it.pods}/p", {"metadata": {"labels": {"x": "y"}}}, see=("metadata.labels",))
 
 
 @case()
-def namespaces_cannot_be_cleared_at_once(it: Talk) -> None:
+def namespaces_as_a_collection(it: Talk) -> None:
     it.ask(
         "DELETE", "/api/v1/namespaces", labelSelector=f"kubernetes.io/metadata.name={it.namespace}"
     )

@@ -1,4 +1,4 @@
-"""Plain HTTP to one of the two servers: a bearer token, JSON, and what came back as it came."""
+"""Plain HTTP to one of the two servers, with a bearer token and JSON; answers are unchanged."""
 
 import http.client
 import json
@@ -29,7 +29,7 @@ class Watch:
         self._response = response
 
     def take(self, count: int) -> list[Any]:
-        """So many events, or as many as come before the watch ends; or why there is none."""
+        """Return `count` events, or fewer if the watch ends; on an error return its Status."""
         if self._response.status != 200:
             return [json.loads(self._response.read())]
         events: list[Any] = []
@@ -39,7 +39,7 @@ class Watch:
 
 
 class Client:
-    """One connection that is kept, and one of its own for each watch."""
+    """A client with one kept connection, and a separate one for each watch."""
 
     def __init__(self, port: int, ca: str, tokens: Mapping[str, str]) -> None:
         self._port = port
@@ -60,7 +60,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> Answer:
-        """`who` "" sends no token; a body that is no bytes goes as JSON."""
+        """Send one request. An empty `who` sends no token; a body that is not bytes is sent as
+        JSON."""
         response = self._send(self._kept, method, path, body, who, headers or {}, query or {})
         found = {name.lower(): value for name, value in response.getheaders()}
         warnings = tuple(response.headers.get_all("warning") or ())

@@ -1,4 +1,4 @@
-"""The two servers: a facade for each worker, and one real API server for all of them."""
+"""Fixtures: a facade for each worker, and one real API server for all workers."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -12,7 +12,7 @@ NAME = "front-proxy"
 
 
 def make_front_proxy(folder: Path) -> list[str]:
-    """Makes them, and returns the options that name them to the API server."""
+    """Create the certificates and return the API server's options that name them."""
     folder.mkdir()
     now = datetime.now(UTC)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))

@@ -1,7 +1,7 @@
 """A real kube-apiserver with our CustomResourceDefinitions, one for all workers of a test session.
 
-Whoever comes first starts it, whoever leaves last stops it: every user holds a shared lock on a
-file, which also goes with a worker that crashes. Nothing of it is left in the temporary folder.
+The first worker starts the server and the last one stops it: every worker holds a shared lock on a
+file, which a crash releases too. Nothing of the server is left in the temporary folder.
 """
 
 import fcntl
@@ -31,8 +31,8 @@ from leasehold.core.names import GROUP
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60
 STOP_S = 20
-BUILD_S = 2400  # from empty caches, on a machine with other things to do
-NAMESPACES = ("vision", "audio")  # besides `default`, which is always there
+BUILD_S = 2400  # from empty caches, on a busy machine
+NAMESPACES = ("vision", "audio")  # besides `default`, which always exists
 USERS = {  # name -> groups; the name is the token, on a server that only this session can reach
     "system": "system:masters",
     "ann": "people",
@@ -44,17 +44,17 @@ USERS = {  # name -> groups; the name is the token, on a server that only this s
 
 @dataclass(frozen=True)
 class Running:
-    """What another worker needs to know to use it, and to stop it."""
+    """What another worker needs to use the server and to stop it."""
 
     pids: list[int]
     ports: list[int]
     ca: str
-    started: list[tuple[str, list[str]]]  # with which log, by which words: etcd, then the server
+    started: list[tuple[str, list[str]]]  # log and command line: of etcd, then of the server
 
 
 @contextmanager
 def shared_server(folder: Path) -> Iterator[Client]:
-    """A client of the session's server, which is there as long as anybody uses it."""
+    """Yield a client of the session's server; the last worker that leaves stops the server."""
     folder.mkdir(exist_ok=True)
     note = folder / "running.json"
     with (folder / "users").open("w") as users:
@@ -92,8 +92,11 @@ def _is_last(users: int) -> bool:
 
 
 def start(state: Path, *options: str, accounts: bool = False) -> Running:
-    """A server of one's own, with our definitions; whoever starts it calls `stop`. `accounts`: pods
-    need a ServiceAccount, which a controller-manager makes in every namespace."""
+    """Start a server with our definitions; the caller must call `stop`.
+
+    With `accounts`, pods need a ServiceAccount, which a controller-manager creates in every
+    namespace.
+    """
     etcd, apiserver = (program(name) for name in ("etcd", "kube-apiserver"))
     shutil.rmtree(state, ignore_errors=True)  # of a session that was killed
     state.mkdir()
@@ -140,7 +143,7 @@ def start(state: Path, *options: str, accounts: bool = False) -> Running:
 
 
 def restart(running: Running, index: int) -> None:
-    """Kills one of them, and starts it again; returns when the server is ready."""
+    """Kill one of the two programs and start it again; return when the server is ready."""
     os.kill(running.pids[index], signal.SIGKILL)
     assert _is_gone_soon(running.pids[index])
     log, words = running.started[index]
@@ -148,7 +151,7 @@ def restart(running: Running, index: int) -> None:
     client = Client(running.ports[-1], running.ca, {name: name for name in USERS})
 
     def is_back() -> bool:
-        # Whoever tries to reach a port that nobody has may be given that very port to try from.
+        # A connection attempt to the free port may take that very port as its own local port.
         if not Path(f"/proc/{running.pids[index]}").exists():
             running.pids[index] = _launch(Path(log), words)
         return _is_ready(client)
@@ -160,7 +163,7 @@ def restart(running: Running, index: int) -> None:
 
 
 def program(name: str) -> str:
-    """Its path; built once from Go modules where there is none yet, which takes minutes."""
+    """Return a program's path; it is built once from Go modules, which takes minutes."""
     with off_the_clock():
         built = subprocess.run(
             [str(ROOT / "tools" / "kube" / "build"), name],
@@ -173,7 +176,7 @@ def program(name: str) -> str:
 
 
 def _launch(log: Path, words: list[str]) -> int:
-    """Starts it as nobody's child: the worker that starts it need not be the one that stops it."""
+    """Start a program detached: the worker that starts it need not be the one that stops it."""
     started = subprocess.run(
         ["/bin/sh", "-c", 'log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!', "sh", str(log),
          *words],
@@ -186,7 +189,7 @@ def _launch(log: Path, words: list[str]) -> int:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Found by binding them all at once, so that they differ."""
+    """Return free ports; all are bound at the same time, so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -229,7 +232,7 @@ def _is_ready(client: Client) -> bool:
 
 
 def _rights() -> list[dict[str, object]]:
-    """What a facade's token gives ann in `vision`, and vic to look at, as RBAC."""
+    """Return, as RBAC objects, the rights that the facade's tokens give `ann` and `vic`."""
     everything = {"apiGroups": [GROUP], "resources": ["runs", "budgets"], "verbs": ["*"]}
     to_read = {
         "apiGroups": [GROUP, ""],
@@ -271,7 +274,7 @@ def _until(holds: Callable[[], bool], log: Path) -> None:
 
 
 def stop(running: Running) -> None:
-    """The server first, which would complain about an etcd that is gone."""
+    """Stop the server before etcd; it would complain about a missing etcd."""
     for pid in reversed(running.pids):
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
@@ -287,7 +290,7 @@ def _is_gone_soon(pid: int) -> bool:
             state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
         except (FileNotFoundError, ProcessLookupError):
             return True
-        if state.split()[0] == "Z":  # ended, and its new parent does not care
+        if state.split()[0] == "Z":  # ended, but not reaped by its new parent
             return True
         time.sleep(0.05)
     return False

@@ -1,4 +1,4 @@
-"""The cases by name, and where the two servers may differ, with the reason in one line."""
+"""The cases by name, and the differences between the two servers that each case declares."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,8 +11,11 @@ CASES: dict[str, "Row"] = {}
 
 @dataclass(frozen=True)
 class Row:
-    """`differs`: pattern over `step path` -> which of REASONS. Each must match a difference, and
-    every difference one of them."""
+    """A case and its declared differences.
+
+    `differs` maps a pattern over `step path` to a key of REASONS. Each pattern must match a
+    difference, and each difference a pattern.
+    """
 
     name: str
     case: Case
@@ -22,7 +25,7 @@ class Row:
 def case(differs: Mapping[str, str] | None = None) -> Callable[[Case], Case]:
     def keep(function: Case) -> Case:
         name = function.__name__
-        assert name not in CASES, f"{name} is there already"
+        assert name not in CASES, f"{name} is defined twice"
         CASES[name] = Row(name, function, differs or {})
         return function
 
@@ -30,8 +33,10 @@ def case(differs: Mapping[str, str] | None = None) -> Callable[[Case], Case]:
 
 
 def reason_for(row: Row, path: str) -> str | None:
-    """The pattern that explains it. Another HTTP code is never part of a larger difference: it
-    must be named."""
+    """Return the pattern that explains the difference at `path`.
+
+    A different HTTP code needs a pattern of its own; no wider pattern covers it.
+    """
     for pattern in row.differs:
         if path.endswith(" http") and not pattern.endswith(" http"):
             continue

@@ -1,8 +1,8 @@
-"""A case's conversation with one server, and what of it must be the same with the other.
+"""A case's conversation with one server, recorded so that two servers can be compared.
 
-Every exchange is kept as a flat table, `step path -> value`, after what no two servers share was
-replaced: uids, versions and times by names for them, in order of appearance. Sentences for people
-are left out: ours name a remedy, and programs read the reason, the details and the code.
+Every exchange is recorded as a flat table, `step path -> value`. Uids, versions and times differ
+between servers, so they are replaced by names in order of appearance. Messages for people are left
+out: ours name a remedy, and programs read the reason, the details and the code.
 """
 
 import re
@@ -28,7 +28,8 @@ Flat = dict[str, object]
 
 
 class Talk:
-    """`namespace` is the case's own, and so is whatever name begins with it."""
+    """The conversation of one case. `namespace` belongs to the case, as do all names that begin
+    with it."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
@@ -60,7 +61,7 @@ class Talk:
         headers: Mapping[str, str] | None = None,
         **query: str,
     ) -> Any:
-        """One exchange; of its body only the paths in `see` are compared, or all."""
+        """Make one request. `see` are the paths of the answer to compare; None compares all."""
         self._step += 1
         answer = self._client.ask(method, path, body, who=who, headers=headers, query=query)
         self._keep_head(answer)
@@ -69,7 +70,7 @@ class Talk:
         return found
 
     def make(self, path: str, body: object) -> Any:
-        """Something the case needs; it must be there and is not compared."""
+        """Create an object that the case needs; the answer is not compared."""
         answer = self._client.ask("POST", path, body)
         assert answer.status == 201, answer.body.decode()
         return answer.json
@@ -80,7 +81,7 @@ class Talk:
     def watch(
         self, path: str, count: int, *, see: tuple[str, ...] | None = None, **query: str
     ) -> list[Any]:
-        """The first events of a watch."""
+        """Return the first `count` events of a watch."""
         with self._client.watch(path, query) as watch:
             return self._keep_events(watch.take(count), see)
 
@@ -88,7 +89,7 @@ class Talk:
     def watching(
         self, path: str, first: int, count: int, *, see: tuple[str, ...], **query: str
     ) -> Iterator[None]:
-        """A watch that is open during the block: `first` events before it, `count` after it."""
+        """Keep a watch open during the block; expect `first` events before and `count` after it."""
         with self._client.watch(path, query) as watch:
             self._keep_events(watch.take(first), see)
             yield
@@ -103,7 +104,7 @@ class Talk:
         return events
 
     def note(self, what: str, value: object) -> None:
-        """Something the case itself concluded."""
+        """Record a value that the case itself has computed."""
         self.seen[f"{self._step} {what}"] = value
 
     def _keep_head(self, answer: Answer) -> None:
@@ -116,9 +117,9 @@ class Talk:
         is_list = isinstance(found, dict) and str(found.get("kind", "")).endswith(("List", "Table"))
         for path, value in sorted(_flat(found, ""), key=lambda leaf: leaf[0]):
             if path == "metadata.continue" and not value:
-                continue  # absent or empty: there is no more
+                continue  # absent and empty both mean that the list is complete
             if is_list and path == "metadata.resourceVersion":
-                value = bool(value)  # of the whole server, which others use too
+                value = bool(value)  # the version of the whole server, which other cases change
             self.seen[f"{place} {path}"] = self._told(path, value)
 
     def _told(self, path: str, value: object) -> object:
@@ -143,7 +144,8 @@ def _document(answer: Answer) -> Any:
 
 
 def _chosen(found: Any, see: tuple[str, ...] | None) -> Any:
-    """A Status is always compared whole, less its sentences, unless nothing is to be seen."""
+    """Return the paths in `see`; a Status is returned whole without its message, unless `see` is
+    empty."""
     if see == ():
         return {}
     if isinstance(found, dict) and found.get("kind") == "Status":
@@ -166,7 +168,7 @@ def _bare_status(found: dict[str, Any]) -> dict[str, Any]:
         bare.pop("details", None)
     if isinstance(details, dict) and "causes" in details:
         causes = sorted(
-            # "<nil>" is no field: rules were not looked at, because of the other causes.
+            # "<nil>" is not a field: it says that rules were skipped because of the other causes.
             {
                 (each.get("field", ""), each.get("reason", ""))
                 for each in details["causes"]
@@ -178,8 +180,7 @@ def _bare_status(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(value: Any, path: str) -> list[tuple[str, object]]:
-    """Leaves by path. Who set which field is ours to count and not compared; and an empty mapping
-    is a value of its own."""
+    """Return the leaves by path, without managedFields. An empty map or list counts as a leaf."""
     if isinstance(value, dict) and value:
         found: list[tuple[str, object]] = []
         for key, each in value.items():
@@ -195,7 +196,7 @@ Case = Callable[[Talk], None]
 
 
 def differences(real: Flat, ours: Flat) -> dict[str, tuple[object, object]]:
-    """What differs, as (the real server's, ours); None is nothing there."""
+    """Return the differing paths with (the real server's value, ours); None means absent."""
     return {
         path: (real.get(path), ours.get(path))
         for path in {**real, **ours}

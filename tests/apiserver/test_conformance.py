@@ -1,7 +1,7 @@
-"""The same conversation with a real kube-apiserver and with the facade: the real one is right.
+"""The same conversation with a real kube-apiserver, which is right, and with the facade.
 
-Every difference must be one that the case declares, with a reason; and what is declared must still
-differ, so that the table in the documents does not outlive what it explains.
+A case must declare every difference with a reason. A declared difference must still exist, so that
+no outdated reason stays in the table.
 """
 
 import pytest
@@ -14,14 +14,16 @@ from tests.apiserver.talk import Talk, differences
 MODULES = (cases_objects, cases_reading, cases_writing)
 
 
-def test_every_reason_is_used_and_every_one_used_is_given() -> None:
+def test_table_has_exactly_the_reasons_that_cases_use() -> None:
     used = {reason for row in CASES.values() for reason in row.differs.values()}
 
     assert used == set(REASONS)
 
 
 @pytest.mark.parametrize("row", CASES.values(), ids=lambda row: row.name)
-def test_conformance(row: Row, real: Client, ours: Client) -> None:
+def test_facade_answers_as_kube_apiserver_does_except_for_declared_cases(
+    row: Row, real: Client, ours: Client
+) -> None:
     talks = []
     for client in (real, ours):
         namespace = row.name.replace("_", "-")
@@ -40,4 +42,4 @@ def test_conformance(row: Row, real: Client, ours: Client) -> None:
     outlived = [pattern for pattern in row.differs if pattern not in explained.values()]
 
     assert not unexplained, "\n" + "\n".join(unexplained)
-    assert not outlived, f"these differ no longer: {outlived}"
+    assert not outlived, f"these no longer differ: {outlived}"

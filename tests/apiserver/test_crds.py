@@ -1,4 +1,5 @@
-"""The CustomResourceDefinitions on a real API server: they hold what we write, and nothing else."""
+"""The CustomResourceDefinitions on a real API server: they keep what leasehold writes, and refuse
+what it refuses."""
 
 import json
 from pathlib import Path
@@ -49,14 +50,14 @@ def place(kind: str, namespace: str = "") -> str:
     return f"{where}/{PLURALS[kind].plural}"
 
 
-def test_the_command_prints_the_definitions() -> None:
+def test_crds_command_prints_the_definitions() -> None:
     printed = CliRunner().invoke(command)
 
     assert list(yaml.safe_load_all(printed.output)) == definitions()
-    assert "&" not in printed.output.replace("&&", "")  # no anchors: they are for people too
+    assert "&" not in printed.output.replace("&&", "")  # no YAML anchors, which are hard to read
 
 
-def test_the_server_finds_nothing_wrong_with_them(real: Client) -> None:
+def test_server_accepts_and_establishes_every_definition(real: Client) -> None:
     found = real.ask("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").json
     conditions = {
         each["metadata"]["name"]: {
@@ -71,8 +72,8 @@ def test_the_server_finds_nothing_wrong_with_them(real: Client) -> None:
     }
 
 
-def test_what_the_control_loop_writes_is_kept_whole(real: Client, tmp_path: Path) -> None:
-    """Every object of a day's story, as the store has it in the end."""
+def test_server_keeps_objects_of_control_loop_unchanged(real: Client, tmp_path: Path) -> None:
+    """Every object that the store has at the end of a scenario is accepted without a loss."""
     run_scenario(STORY, out=tmp_path, echo=lambda _: None)
     lines = (tmp_path / "objects.jsonl").read_text(encoding="utf-8").splitlines()
     written = [obj for obj in map(json.loads, lines) if rules.GROUP in obj["apiVersion"]]
@@ -104,8 +105,10 @@ def test_what_the_control_loop_writes_is_kept_whole(real: Client, tmp_path: Path
 
 
 @pytest.mark.parametrize("before", STATUSES, ids=str)
-def test_a_lease_is_closed_once_by_the_same_rules(real: Client, before: dict[str, Any]) -> None:
-    """The server's CEL and the rules of our own stores judge every change alike."""
+def test_lease_status_changes_follow_the_same_rules_as_in_our_stores(
+    real: Client, before: dict[str, Any]
+) -> None:
+    """The server's CEL rules and the rules of our own stores judge every change alike."""
     judged = {}
     for at, after in enumerate(STATUSES):
         name = f"once-{STATUSES.index(before)}-{at}"
@@ -123,7 +126,7 @@ def test_a_lease_is_closed_once_by_the_same_rules(real: Client, before: dict[str
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_a_spec_is_immutable_by_the_same_rules(real: Client, kind: str) -> None:
+def test_spec_is_immutable_by_the_same_rules_as_in_our_stores(real: Client, kind: str) -> None:
     verdicts = set()
     for at, before in enumerate(SPECS[kind]):
         name = f"fixed-{kind.lower()}-{at}"
@@ -195,8 +198,8 @@ RUN_EDITS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_a_run_keeps_all_but_four_fields_by_the_same_rules(real: Client) -> None:
-    """The server's rules and `check_edit` of `leasehold up` judge every edit alike."""
+def test_run_edits_follow_the_same_rules_as_in_leasehold_up(real: Client) -> None:
+    """The server's CEL rules and `check_edit` of `leasehold up` judge every edit alike."""
     where = place("Run", "vision")
     head = {"apiVersion": API_VERSION, "kind": "Run"}
     judged = {}
@@ -221,7 +224,7 @@ def test_a_run_keeps_all_but_four_fields_by_the_same_rules(real: Client) -> None
     assert [code for code, _, _ in judged.values()].count(200) == 7
 
 
-def test_a_budget_keeps_its_owner_by_the_same_rule(real: Client) -> None:
+def test_budget_owner_is_immutable_by_the_same_rule_as_in_leasehold_up(real: Client) -> None:
     where = place("Budget", "vision")
     wire = {"apiVersion": API_VERSION, "kind": "Budget",
             "metadata": {"name": "kept", "namespace": "vision"},
@@ -238,7 +241,7 @@ def test_a_budget_keeps_its_owner_by_the_same_rule(real: Client) -> None:
     real.ask("DELETE", f"{where}/kept")
 
 
-def test_a_spec_cannot_be_taken_away_instead(real: Client) -> None:
+def test_spec_of_a_lease_cannot_be_removed(real: Client) -> None:
     real.ask("POST", f"{OURS}/leases", lease("bare"))
     patched = real.ask("PATCH", f"{OURS}/leases/bare", {"spec": None},
                        headers={"Content-Type": MERGE})  # fmt: skip
@@ -247,8 +250,9 @@ def test_a_spec_cannot_be_taken_away_instead(real: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Run", "Lease", "Reservation", "Budget"])
-def test_its_columns_are_the_facades(real: Client, ours: Client, kind: str) -> None:
-    """In order, and with the same names; what has to be computed only the facade shows."""
+def test_printer_columns_match_those_of_the_facade(real: Client, ours: Client, kind: str) -> None:
+    """The server has the facade's columns with the same names in the same order, except for
+    computed ones, which only the facade has."""
     shown = [
         [
             (each["name"], each["priority"])
@@ -288,7 +292,7 @@ WINDOW = {"start": "2026-02-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}
          {"envelopes": [ENVELOPE], "aggregateCaps": [{**CAP, "envelopes": []}]}),
     ],
 )  # fmt: skip
-def test_a_budget_that_cannot_be_is_refused_by_the_same_path(
+def test_invalid_budget_is_refused_with_the_same_field_path(
     real: Client, path: str, spec: dict[str, Any]
 ) -> None:
     wire = {"apiVersion": API_VERSION, "kind": "Budget",
@@ -320,10 +324,10 @@ def test_a_budget_that_cannot_be_is_refused_by_the_same_path(
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )  # fmt: skip
-def test_what_has_one_name_stands_there_once(
+def test_duplicate_list_entry_is_refused_by_both_servers(
     real: Client, ours: Client, kind: str, path: str, spec: dict[str, Any]
 ) -> None:
-    """Both servers refuse it, and so does everybody who reads the manifest."""
+    """Both servers refuse a duplicate, and so does the check of the manifest."""
     wire = {"apiVersion": API_VERSION, "kind": kind,
             "metadata": {"name": "twice", "namespace": "vision"},
             "spec": {"owner": "org:team", **spec}}  # fmt: skip
@@ -337,7 +341,7 @@ def test_what_has_one_name_stands_there_once(
     assert check_manifest(wire)
 
 
-def test_a_lender_cannot_give_an_envelope_the_name_of_another(real: Client) -> None:
+def test_envelope_cannot_be_renamed_to_the_name_of_another(real: Client) -> None:
     where = place("Budget", "vision")
     wire = {"apiVersion": API_VERSION, "kind": "Budget",
             "metadata": {"name": "two", "namespace": "vision"},
@@ -352,7 +356,7 @@ def test_a_lender_cannot_give_an_envelope_the_name_of_another(real: Client) -> N
     assert "Duplicate value" in answer.json["message"]
 
 
-def test_a_budget_that_says_all_there_is_to_say_is_taken(real: Client) -> None:
+def test_budget_with_every_field_is_accepted(real: Client) -> None:
     lending = {"allow": True, "to": ["org:*"], "maxConcurrency": 4, "maxGPUHours": 0.5}
     window = {"start": WINDOW["end"], "end": WINDOW["start"]}
     envelope = {**ENVELOPE, **window, "lending": lending, "maxGPUHours": 100,

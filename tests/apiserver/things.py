@@ -1,4 +1,4 @@
-"""Objects that cases send: the facade tests' own, in the namespace of the case."""
+"""Objects that cases send: those of the facade's tests, in the namespace of the case."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def pod(it: Talk, name: str, node: str = "") -> Any:
 
 
 def node(it: Talk, name: str) -> Any:
-    """Named after the case, like everything that is in no namespace."""
+    """Return a node named after the case, because it is in no namespace."""
     made: Any = facade.node(f"{it.namespace}-{name}")
     made["metadata"]["labels"]["case"] = it.namespace
     return made

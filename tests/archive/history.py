@@ -1,4 +1,4 @@
-"""A store with a past: runs that ended, were cut, were deleted, and some that go on."""
+"""A store with a history: runs that ended, were preempted, were deleted, or still run."""
 
 from pathlib import Path
 
@@ -15,9 +15,12 @@ from leasehold.shell.loop.recover import Recovered, read_world
 from leasehold.sim.scenario.ledger import at_once
 
 
-def a_past() -> Plant:
-    """Two nodes of eight GPUs. One run is drawn in a lottery and stays; two ended, of which one is
-    deleted; one goes on."""
+def plant_with_history() -> Plant:
+    """Return a plant with two nodes of eight GPUs and a history.
+
+    One run was drawn in a lottery and still exists. Two runs ended, and one of them was deleted.
+    One run goes on.
+    """
     plant = Plant(nodes=2)
     for name in ("early", "gone"):
         plant.submit(f"b/{name}", lasts=MINUTE, resources=_four())
@@ -28,7 +31,7 @@ def a_past() -> Plant:
     plant.wait(MINUTE)
     plant.submit("b/big", resources={**_four(), "totalGPUs": 16}, locality={"groupGPUs": 4})
     plant.wait(HOUR)
-    assert plant.world.resolutions, "somebody was cut"
+    assert plant.world.resolutions, "a run was preempted"
     return plant
 
 
@@ -37,7 +40,7 @@ def _four() -> dict[str, object]:
 
 
 def read(plant: Plant, store: Store | None = None) -> tuple[World, Ledger, Recovered]:
-    """As a server that starts now reads it, through another store if need be."""
+    """Read the world as a server that starts now does, from `store` or the plant's own."""
     seen = plant.store if store is None else store
     ledger = Ledger(seen, plant.user.clock)
     at_once(ledger.look())
@@ -50,7 +53,7 @@ def read(plant: Plant, store: Store | None = None) -> tuple[World, Ledger, Recov
     return found.world, ledger, found
 
 
-def a_compactor(plant: Plant, folder: Path, store: Store | None = None) -> Compactor:
+def make_compactor(plant: Plant, folder: Path, store: Store | None = None) -> Compactor:
     return Compactor(
         plant.store if store is None else store,
         plant.user.clock,

@@ -1,4 +1,4 @@
-"""A World read back from its store, beside the one that wrote it; used by several tests."""
+"""Compares a World that is read back from its store with the World that wrote the store."""
 
 from msgspec.structs import replace
 from tests.properties.snapshots import snapshot
@@ -15,7 +15,7 @@ from leasehold.sim.scenario.stage import Stage
 
 
 def read_again(store: Store, clock: Clock, world: World) -> World:
-    """What a server that starts now would know."""
+    """Return the World that a server that starts now would read."""
     ledger = Ledger(store, clock)
     at_once(ledger.look())
     found = at_once(read_world(store, clock, ledger, policy=world.policy, labels=Labels()))
@@ -23,26 +23,26 @@ def read_again(store: Store, clock: Clock, world: World) -> World:
 
 
 def differences(stage: Stage) -> list[str]:
-    """Between the World of the loop and one that is read from its store."""
+    """Return the differences between the loop's World and one that is read from its store."""
     world = stage.world
     assert world is not None
     again = read_again(stage.store, stage.user.clock, world)
     found = []
-    mine, theirs = told(world, stage.now), told(again, stage.now)
+    mine, theirs = comparable(world, stage.now), comparable(again, stage.now)
     for name in mine:
         if mine[name] != theirs[name]:
             found.append(f"{name}: {mine[name]} is not {theirs[name]}")
     return found
 
 
-def told(world: World, now: int) -> dict[str, object]:
-    """Everything that decisions and views read, also after the windows of all envelopes moved."""
+def comparable(world: World, now: int) -> dict[str, object]:
+    """Return everything that decisions and views read, also for other windows of the envelopes."""
     books = {uid: book for uid, book in world.books.items() if uid in world.runs}
     seen = snapshot(world, now)
     seen["books"] = {uid: seen["books"][uid] for uid in books}  # type: ignore[index]
     nodes = {name: state.node for name, state in world.fleet.nodes.items()}
     seen["nodes"] = {
-        # Silence is counted from when it was first seen, and who starts now has not seen it before.
+        # A node's silence counts from its first observation; a fresh reader has not observed it.
         name: (replace(nodes[name], unheard_since=None), *state[1:])
         for name, state in seen["nodes"].items()  # type: ignore[attr-defined]
     }
@@ -70,7 +70,7 @@ def told(world: World, now: int) -> dict[str, object]:
 
 
 def _spent_since(world: World, payer: str, since: int, now: int) -> tuple[int, int]:
-    """What would count as used if the window began then."""
+    """Return the GPU-time used and lent if the envelope's window began at `since`."""
     used, lent = world.accounts.carried_ms(payer, since)
     for lease in world.leases.values():
         if lease.payer == payer:

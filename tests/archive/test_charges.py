@@ -1,4 +1,4 @@
-"""Sums instead of leases: the same number for every window, through bytes and back."""
+"""Charges sum up leases: they give the same use for every window, also after serialisation."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ leases = st.lists(
 )  # fmt: skip
 
 
-def by_hand(some: list[Lease], since: int) -> tuple[int, int]:
+def recounted(some: list[Lease], since: int) -> tuple[int, int]:
     used = lent = 0
     for lease in some:
         assert lease.end is not None
@@ -44,17 +44,19 @@ def by_hand(some: list[Lease], since: int) -> tuple[int, int]:
 
 
 @given(first=leases, second=leases, since=st.integers(-5, 90))
-def test_any_window_of_any_leases(first: list[Lease], second: list[Lease], since: int) -> None:
+def test_charges_match_leases_for_any_window(
+    first: list[Lease], second: list[Lease], since: int
+) -> None:
     charges = Charges().with_leases(first).with_leases(second)
-    assert charges.used_since(NOW + since) == by_hand([*first, *second], NOW + since)
-    assert charges.used_since(0) == by_hand([*first, *second], 0)
+    assert charges.used_since(NOW + since) == recounted([*first, *second], NOW + since)
+    assert charges.used_since(0) == recounted([*first, *second], 0)
     again = Charges.from_row(charges.to_row())
     assert again == charges
     assert again.used_since(NOW + since) == charges.used_since(NOW + since)
 
 
 @given(some=leases)
-def test_an_account_goes_on_when_its_window_is_edited(some: list[Lease]) -> None:
+def test_account_with_carried_charges_follows_edits_of_its_window(some: list[Lease]) -> None:
     world = a_world([a_node("n0")], [a_budget("t", an_envelope(PAYER, "t"))])
     carried = a_world([a_node("n0")], [])
     carried.carry(Carried(seq=9, charges={PAYER: Charges().with_leases(some)}))
@@ -67,11 +69,11 @@ def test_an_account_goes_on_when_its_window_is_edited(some: list[Lease]) -> None
         for each in (world, carried):
             each.put_budget(a_budget("t", moved))
         mine, theirs = (each.accounts.of(PAYER) for each in (world, carried))
-        assert mine.used_ms(NOW + 99) == theirs.used_ms(NOW + 99) == by_hand(some, start)[0]
+        assert mine.used_ms(NOW + 99) == theirs.used_ms(NOW + 99) == recounted(some, start)[0]
         assert mine.lent_used_ms(NOW + 99) == theirs.lent_used_ms(NOW + 99)
 
 
-def test_what_is_carried_survives_as_bytes() -> None:
+def test_carried_state_survives_serialisation() -> None:
     attempt = CarriedAttempt(
         unit=-1, number=2, started=NOW, batch=3, verdict=(4, 1, 4), closure="Fail",
         cause=Cause.EXIT, ended_at=NOW + 5, protected=True, completed=0,

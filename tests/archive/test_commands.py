@@ -1,4 +1,4 @@
-"""Commands on a data folder, with a server beside them and without."""
+"""Ledger, backup and audit commands on a data folder, with and without a running server."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from click import Command
 from click.testing import CliRunner, Result
-from tests.archive.folder import SECRETS, USERS, a_data_folder
+from tests.archive.folder import SECRETS, USERS, make_data_folder
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.sqlite.lock import FileLock
@@ -23,7 +23,8 @@ from leasehold.cli import audit, backup, ledger, restore
 from leasehold.shell.archive.snapshot import Snapshot
 from leasehold.shell.config.folder import DataFolder
 
-# A server without its facade: the loop, its store, the compactor, and the signal that asks for it.
+# A server without its facade: the loop, its store, the compactor, and a signal that requests a
+# compaction.
 SERVER = """
 import asyncio, signal, sys
 from pathlib import Path
@@ -73,7 +74,7 @@ def ok(command: Command, *arguments: str | Path) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    folder = a_data_folder(tmp_path / "data")
+    folder = make_data_folder(tmp_path / "data")
     (folder / "agent" / "pods").mkdir()
     (folder / "agent" / "pods" / "record").write_bytes(b"of a job")
     return folder
@@ -85,11 +86,11 @@ def rows(data: Path, *more: str) -> list[dict[str, str]]:
 
 
 def total(some: list[dict[str, str]]) -> int:
-    """In GPU-milliseconds, exactly."""
+    """Return the exact sum in GPU-milliseconds."""
     return sum(int(row["gpu_seconds"].replace(".", "")) for row in some)
 
 
-def test_the_export_is_what_was_committed_before_and_after_compaction(data: Path) -> None:
+def test_export_equals_committed_batches_before_and_after_compaction(data: Path) -> None:
     committed = (data / "ledger.jsonl").read_text("utf-8")
     assert ok(ledger.command, "export", "--data", data) == committed
     verified = ok(ledger.command, "verify", "--data", data)
@@ -107,7 +108,7 @@ def test_the_export_is_what_was_committed_before_and_after_compaction(data: Path
     assert ok(ledger.command, "verify", *files) == verified
 
 
-def test_a_row_per_lease_that_sums_up(data: Path) -> None:
+def test_csv_export_has_a_row_per_lease_and_sums_up(data: Path) -> None:
     lines = (data / "ledger.jsonl").read_bytes().splitlines()
     batches = [msgspec.json.decode(line)["batch"] for line in lines]
     opened = {each["name"]: each["spec"] for batch in batches for each in batch.get("opened", [])}
@@ -132,7 +133,7 @@ def test_a_row_per_lease_that_sums_up(data: Path) -> None:
     assert total(early) + total(late) == total(table)
 
 
-def test_what_is_wrong_is_named(data: Path) -> None:
+def test_ledger_commands_name_damaged_and_missing_files(data: Path) -> None:
     ok(ledger.command, "compact", "--keep", "0s", "--data", data)
     file = sorted((data / "archive").glob("leases-*.jsonl"))[-1]
     content = file.read_bytes()
@@ -151,7 +152,7 @@ def test_what_is_wrong_is_named(data: Path) -> None:
     assert "is not there" in nothing.output
 
 
-def test_beside_a_server_that_does_it_itself(data: Path) -> None:
+def test_compact_and_backup_beside_a_running_server_succeed(data: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, str(data)], stdout=subprocess.PIPE, text=True
     )
@@ -179,10 +180,10 @@ def test_beside_a_server_that_does_it_itself(data: Path) -> None:
     assert ok(ledger.command, "verify", "--data", restored).startswith("ledger verify: ok")
 
 
-def test_a_backup_is_everything_and_outranks_the_original(data: Path, tmp_path: Path) -> None:
+def test_backup_restores_all_files_with_a_higher_epoch(data: Path, tmp_path: Path) -> None:
     ok(ledger.command, "compact", "--keep", "0s", "--data", data)
     to, restored = tmp_path / "backup.tar", tmp_path / "restored"
-    lock = FileLock(data / "store.sqlite")  # as a server has it
+    lock = FileLock(data / "store.sqlite")  # a running server holds this lock
     try:
         assert "backup: ok" in ok(backup.command, to, "--data", data)
     finally:
@@ -193,7 +194,7 @@ def test_a_backup_is_everything_and_outranks_the_original(data: Path, tmp_path: 
     for name, content in {**SECRETS, "users.json": USERS}.items():
         assert (restored / name).read_bytes() == content
         assert (restored / name).stat().st_mode & 0o777 == 0o600
-    assert not (restored / "agent").exists()  # the old one can be moved here
+    assert not (restored / "agent").exists()  # the old folder can be moved here
     exports = [ok(ledger.command, "export", "--data", each) for each in (data, restored)]
     assert exports[0] == exports[1]
     assert ok(ledger.command, "verify", "--data", restored).startswith("ledger verify: ok")
@@ -204,9 +205,7 @@ def test_a_backup_is_everything_and_outranks_the_original(data: Path, tmp_path: 
     assert "not empty" in taken.output
 
 
-def test_a_folder_that_was_restored_and_not_started_has_its_users(
-    data: Path, tmp_path: Path
-) -> None:
+def test_backup_of_a_restored_folder_keeps_its_users(data: Path, tmp_path: Path) -> None:
     ok(backup.command, tmp_path / "1.tar", "--data", data)
     ok(restore.command, tmp_path / "1.tar", "--data", tmp_path / "once")
     ok(backup.command, tmp_path / "2.tar", "--data", tmp_path / "once")
@@ -224,7 +223,7 @@ def epoch_of(data: Path) -> int:
     return epoch
 
 
-def test_a_damaged_backup_restores_nothing(data: Path, tmp_path: Path) -> None:
+def test_damaged_backup_restores_nothing(data: Path, tmp_path: Path) -> None:
     to = tmp_path / "backup.tar"
     ok(backup.command, to, "--data", data)
     content = to.read_bytes()
@@ -243,7 +242,7 @@ def test_a_damaged_backup_restores_nothing(data: Path, tmp_path: Path) -> None:
     assert "is no backup" in invoke(restore.command, to, "--data", tmp_path / "x").output
 
 
-def test_a_backup_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
+def test_restore_of_missing_backup_creates_no_folder(tmp_path: Path) -> None:
     to, folder = tmp_path / "nosuch.tar", tmp_path / "to"
     told = invoke(restore.command, to, "--data", folder)
     assert told.exit_code == 1
@@ -274,7 +273,7 @@ def test_commands_on_a_damaged_store_name_the_file_and_the_remedy(
     assert not (tmp_path / "to.tar").exists()
 
 
-def test_names_lead_nowhere_else(data: Path, tmp_path: Path) -> None:
+def test_restore_refuses_file_names_outside_its_folder(data: Path, tmp_path: Path) -> None:
     to = tmp_path / "backup.tar"
     contents = {"format": 1, "taken": 1, "files": {"../evil": {"sha256": "0" * 64, "bytes": 1}}}
     with tarfile.open(to, "w") as tar:
@@ -288,7 +287,7 @@ def test_names_lead_nowhere_else(data: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "evil").exists()
 
 
-def test_the_audit_names_what_disagrees(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_names_a_missing_pod(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "PAUSE_S", 0)
     assert "audit: ok" in ok(audit.command, "--data", data)
 

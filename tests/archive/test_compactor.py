@@ -1,4 +1,4 @@
-"""The compactor dies at every call it makes, and finds everything right when it comes back."""
+"""The compactor: what it archives, when it works, and that it may die at any call."""
 
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.archive.history import a_compactor, a_past, read
-from tests.archive.looks import told
+from tests.archive.history import make_compactor, plant_with_history, read
+from tests.archive.looks import comparable
 from tests.unit.shell.plant import Doomed, Plant
 
 from leasehold.control.views.answers import explain, who_pays
@@ -26,11 +26,11 @@ KINDS = ("Lease", "LedgerBatch", "LedgerCheckpoint", "Reservation", "Resolution"
 
 
 class Died(BaseException):
-    """Nobody in there may handle it."""
+    """The simulated death of a process; no product code may handle it."""
 
 
 class Mortal(Doomed):
-    """A store whose user dies at its call number `fatal`; of several writes, between any two."""
+    """A store whose user dies at call number `fatal`, also between two writes of one request."""
 
     async def _call(self, _verb: str, _kind: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls += 1
@@ -44,7 +44,7 @@ class Mortal(Doomed):
 
 
 def views(world: World, now: int) -> object:
-    """What people are shown."""
+    """Return what users are shown of runs and envelopes."""
     runs = {uid: (explain(world, uid, now), who_pays(world, uid, now)) for uid in world.runs}
     return runs, {key: envelope_view(world, key, now) for key in world.envelopes}
 
@@ -56,33 +56,33 @@ def names(plant: Plant) -> dict[str, list[object]]:
 
 def compact(plant: Plant, folder: Path) -> Compacted | None:
     world, ledger, _ = read(plant)
-    return at_once(a_compactor(plant, folder).run_once(world, ledger))
+    return at_once(make_compactor(plant, folder).run_once(world, ledger))
 
 
-def test_what_goes_and_what_stays(tmp_path: Path) -> None:
-    plant = a_past()
+def test_compactor_archives_leases_of_ended_runs_and_keeps_views(tmp_path: Path) -> None:
+    plant = plant_with_history()
     before = names(plant)
     world, ledger, _ = read(plant)
     shown = views(world, plant.kernel.now)
-    compacted = at_once(a_compactor(plant, tmp_path).run_once(world, ledger))
+    compacted = at_once(make_compactor(plant, tmp_path).run_once(world, ledger))
     assert compacted is not None
     assert (compacted.seq, compacted.batches) == (plant.world.head.seq, len(before["LedgerBatch"]))
-    assert compacted.leases == 2, "those of the runs that ended; who was cut may still ask why"
+    assert compacted.leases == 2, "leases of the ended runs; those of the preempted run stay"
     after = names(plant)
     assert after["LedgerBatch"] == []
     assert len(after["Lease"]) == len(before["Lease"]) - 2
     assert after["Resolution"] == before["Resolution"]
     assert not any(name.startswith(("early", "gone")) for name in world.leases)
     again, _, _ = read(plant)
-    assert told(world, plant.kernel.now) == told(again, plant.kernel.now)
+    assert comparable(world, plant.kernel.now) == comparable(again, plant.kernel.now)
     assert views(world, plant.kernel.now) == views(again, plant.kernel.now) == shown
     assert check_all(world, plant.kernel.now) == check_all(again, plant.kernel.now) == []
     assert ledger_problems(plant.store, Archive(tmp_path)) == []
-    assert compact(plant, tmp_path) is None, "nothing is left to do"
+    assert compact(plant, tmp_path) is None, "nothing is left to archive"
 
 
-def test_leases_are_held_until_they_are_archived() -> None:
-    plant = a_past()
+def test_deleted_lease_is_held_until_it_is_archived() -> None:
+    plant = plant_with_history()
     name = next(lease.name for lease in plant.leases() if not lease.is_open)
     at_once(plant.store.delete("Lease", "", name, uid=None))
     held = at_once(plant.store.get("Lease", "", name))["metadata"]
@@ -90,8 +90,8 @@ def test_leases_are_held_until_they_are_archived() -> None:
     assert held["finalizers"] == [ARCHIVED]
 
 
-def test_the_cut_go_with_their_runs(tmp_path: Path) -> None:
-    plant = a_past()
+def test_preempted_leases_and_resolution_are_archived_after_run_deletion(tmp_path: Path) -> None:
+    plant = plant_with_history()
     compact(plant, tmp_path)
     for run in ("a/fixed", "a/other", "b/big"):
         at_once(plant.store.delete("Run", *run.split("/"), uid=None))
@@ -115,19 +115,19 @@ def test_the_cut_go_with_their_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_death_at_any_call_of_the_store(after: bool, tmp_path: Path) -> None:
-    undisturbed = a_past()
+def test_compactor_recovers_from_death_at_any_store_call(after: bool, tmp_path: Path) -> None:
+    undisturbed = plant_with_history()
     world, _, _ = read(undisturbed)
     shown = views(world, undisturbed.kernel.now)
     compact(undisturbed, tmp_path / "undisturbed")
     expected = names(undisturbed)
     for fatal in count(1):
-        plant = a_past()
+        plant = plant_with_history()
         folder = tmp_path / str(fatal)
         world, ledger, _ = read(plant)
         mortal = Mortal(plant.store, plant.control, fatal, after=after)
         try:
-            at_once(a_compactor(plant, folder, mortal).run_once(world, ledger))
+            at_once(make_compactor(plant, folder, mortal).run_once(world, ledger))
         except Died:
             found, _, _ = read(plant)
             assert views(found, plant.kernel.now) == shown, fatal
@@ -143,14 +143,14 @@ def test_death_at_any_call_of_the_store(after: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["os.fsync", "sync_folder"])
-def test_death_at_any_write_of_a_file(
+def test_compactor_recovers_from_death_at_any_file_write(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a file has its name, and when it has."""
+    """The death comes before a file has its final name, or after it."""
     target, name = (writer.os, "fsync") if moment == "os.fsync" else (writer, "sync_folder")
     real = getattr(target, name)
     for fatal in count(1):
-        plant = a_past()
+        plant = plant_with_history()
         folder = tmp_path / str(fatal)
         calls = count(1)
 
@@ -163,7 +163,7 @@ def test_death_at_any_write_of_a_file(
         with monkeypatch.context() as patched:
             patched.setattr(target, name, die)
             try:
-                at_once(a_compactor(plant, folder).run_once(world, ledger))
+                at_once(make_compactor(plant, folder).run_once(world, ledger))
             except Died:
                 pass
             else:
@@ -175,8 +175,8 @@ def test_death_at_any_write_of_a_file(
     assert fatal > 8
 
 
-def test_another_ledgers_archive_is_refused(tmp_path: Path) -> None:
-    compact(a_past(), tmp_path)
+def test_archive_of_another_ledger_is_refused(tmp_path: Path) -> None:
+    compact(plant_with_history(), tmp_path)
     other = Plant(nodes=1)
     other.submit("a/only")
     other.wait(600_000)
@@ -192,8 +192,8 @@ def test_another_ledgers_archive_is_refused(tmp_path: Path) -> None:
     assert names(other) == before
 
 
-def test_without_an_archive_it_says_so_in_time() -> None:
-    plant = a_past()
+def test_compactor_without_archive_warns_when_store_has_too_many_objects() -> None:
+    plant = plant_with_history()
     said: list[str] = []
     world, ledger, _ = read(plant)
     count_now = len(world.leases) + len(ledger.chain)
@@ -208,8 +208,8 @@ def test_without_an_archive_it_says_so_in_time() -> None:
     assert "ledger.archive" in said[0]
 
 
-def test_by_itself_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
-    plant = a_past()
+def test_compactor_starts_when_enough_old_objects_exist(tmp_path: Path) -> None:
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
     hour = 3_600_000
     for keep, most, runs in ((0, 1000, False), (0, 10, True), (2 * hour, 10, False)):
@@ -222,8 +222,8 @@ def test_by_itself_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
         assert (compactor.last is not None) == runs, (keep, most)
 
 
-def test_a_store_that_fills_up_does_not_wait_for_its_hour(tmp_path: Path) -> None:
-    plant = a_past()
+def test_compactor_starts_before_its_hour_when_store_fills_up(tmp_path: Path) -> None:
+    plant = plant_with_history()
     compactor = Compactor(
         plant.store, plant.user.clock, folder=tmp_path, keep_closed=0, max_objects=10
     )
@@ -236,5 +236,5 @@ def test_a_store_that_fills_up_does_not_wait_for_its_hour(tmp_path: Path) -> Non
     while at_once(compactor.step(world, ledger)) == 0:
         pass
     assert compactor.last is not None
-    # Where nothing is left to gain it is not looked at again with every turn.
+    # With nothing left to archive, the compactor does not check again in every turn.
     assert at_once(compactor.step(world, ledger)) > MINUTE

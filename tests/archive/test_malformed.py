@@ -1,4 +1,4 @@
-"""Commands over a store in which one object is not what was written: findings, no tracebacks."""
+"""Commands on a store in which one object is malformed report findings and no tracebacks."""
 
 import json
 import shutil
@@ -8,18 +8,18 @@ from typing import Any
 import apsw
 import pytest
 from click.testing import CliRunner, Result
-from tests.archive.folder import a_data_folder
+from tests.archive.folder import make_data_folder
 
 from leasehold.cli import audit, backup, ledger
 
 KINDS = ("Budget", "LedgerBatch", "Lease", "Node", "Pod", "Reservation", "Resolution", "Run")
 NO_OBJECTS = (b"", b"{", b"[]", b"7", b"null")
-# Some can be read all the same: a node or a pod lacks what it lacks, as on any cluster.
+# Malformed objects of these kinds are readable: on any cluster, nodes and pods may lack fields.
 LENIENT = ("Node", "Pod")
 
 
 def spoilt(obj: dict[str, Any], how: int) -> dict[str, Any]:
-    """The same object with something that nobody wrote."""
+    """Return the object with one part malformed."""
     spec, status = obj.get("spec"), obj.get("status")
     first = next(iter(spec)) if isinstance(spec, dict) and spec else "x"
     return (
@@ -35,7 +35,7 @@ def spoilt(obj: dict[str, Any], how: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_data_folder(tmp_path_factory.mktemp("malformed") / "data")
+    return make_data_folder(tmp_path_factory.mktemp("malformed") / "data")
 
 
 def one_of(data: Path, kind: str) -> tuple[str, str, bytes]:
@@ -62,7 +62,7 @@ def asked(command: Any, *words: str) -> Result:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_malformed_object_is_a_named_finding(
+def test_malformed_object_is_reported_by_name(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(audit, "PAUSE_S", 0.0)
@@ -75,7 +75,7 @@ def test_one_malformed_object_is_a_named_finding(
         audited = asked(audit.command, "--data", str(data))
         said = verified.output + audited.output
         is_found = verified.exit_code == 1 or audited.exit_code == 1
-        # Nothing reads our own status of what users write; a Budget without envelopes is legal.
+        # No command reads the status of users' objects, and a Budget without envelopes is legal.
         is_legal = kind in LENIENT or how == 5 or (kind, how) == ("Budget", 4)
         assert is_found or is_legal, (how, said)
         if is_found and kind not in (*LENIENT, "LedgerBatch"):
@@ -84,7 +84,7 @@ def test_one_malformed_object_is_a_named_finding(
 
 @pytest.mark.parametrize("body", NO_OBJECTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_object_at_all_is_said(
+def test_body_that_is_no_object_is_reported_by_audit(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, body: bytes
 ) -> None:
     monkeypatch.setattr(audit, "PAUSE_S", 0.0)
@@ -98,7 +98,7 @@ def test_what_is_no_object_at_all_is_said(
     asked(backup.command, "--data", str(data), str(tmp_path / "to.tar"))
 
 
-def test_the_sound_folder_is_sound(sound: Path) -> None:
+def test_folder_without_malformed_objects_verifies(sound: Path) -> None:
     assert asked(ledger.command, "verify", "--data", str(sound)).exit_code == 0
 
 
@@ -119,7 +119,7 @@ def replaced(value: Any, path: tuple[Any, ...], by: object) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["Lease", "Resolution", "Reservation"])
-def test_any_odd_word_in_a_record_is_no_traceback(
+def test_any_malformed_field_of_a_record_causes_no_traceback(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(audit, "PAUSE_S", 0.0)

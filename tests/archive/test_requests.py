@@ -1,9 +1,9 @@
-"""A compaction that somebody asks for from elsewhere, and what that one hears of it."""
+"""Compactions that are requested by another process, and what the requester is told."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.archive.history import a_past, read
+from tests.archive.history import plant_with_history, read
 from tests.unit.shell.plant import Plant
 
 from leasehold.core.units import DAY, Millis
@@ -13,7 +13,7 @@ from leasehold.sim.scenario.ledger import at_once
 
 
 class _Clock:
-    """While somebody waits, the owner works: one step for each look at the answer."""
+    """A clock on which each sleep of the waiting requester lets the owner work one step."""
 
     def __init__(self, work: Callable[[], Awaitable[object]]) -> None:
         self._work = work
@@ -31,7 +31,7 @@ class _Clock:
 
 
 class _Owner:
-    """Who keeps the ledger of a past, and works on it unless it `rests`."""
+    """The process that owns a ledger with a history; it compacts unless `rests` is set."""
 
     def __init__(self, plant: Plant, folder: Path | None, *, keep: Millis = 0) -> None:
         self.world, self.ledger, _ = read(plant)
@@ -61,8 +61,8 @@ class _Owner:
             await self.compactor.step(self.world, self.ledger)
 
 
-def test_whoever_asks_hears_what_left_the_store(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+def test_requester_is_told_how_many_leases_were_archived(tmp_path: Path) -> None:
+    owner = _Owner(plant_with_history(), tmp_path)
     told = owner.ask()
     assert (told.ended, told.problem, owner.woken) == (True, "", 1)
     assert told.compacted is not None
@@ -70,46 +70,46 @@ def test_whoever_asks_hears_what_left_the_store(tmp_path: Path) -> None:
     assert owner.ask().compacted is None, "nothing is left"
 
 
-def test_who_asks_again_while_it_goes_on_hears_of_the_same(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+def test_repeated_request_joins_the_compaction_in_progress(tmp_path: Path) -> None:
+    owner = _Owner(plant_with_history(), tmp_path)
     owner.rests = True
     first = owner.ask()
     assert (first.ended, first.compacted) == (False, None)
-    assert owner.ask().request == first.request, "somebody else, meanwhile"
+    assert owner.ask().request == first.request, "a second requester gets the same request"
     owner.rests = False
     last = owner.ask(first.request)
     assert last.ended
     assert last.compacted is not None
-    # Its end is told as often as it is asked for, and nothing begins anew.
+    # Asking again for a finished request gives the same result and starts no new compaction.
     assert owner.ask(first.request) == last
     assert owner.compactor.requests == 1
 
 
-def test_another_process_knows_nothing_of_it_and_begins(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+def test_request_unknown_to_a_process_starts_a_new_compaction(tmp_path: Path) -> None:
+    owner = _Owner(plant_with_history(), tmp_path)
     told = owner.ask("12345678-1")
     assert told.ended
     assert told.request != "12345678-1"
 
 
-def test_a_span_that_is_named_counts_once(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path, keep=DAY)
+def test_requested_retention_applies_to_one_compaction_only(tmp_path: Path) -> None:
+    owner = _Owner(plant_with_history(), tmp_path, keep=DAY)
     assert owner.ask().compacted is None, "nothing is a day old"
     assert owner.ask(keep=0).compacted is not None
     assert owner.ask().compacted is None
 
 
-def test_without_an_archive_it_is_said(tmp_path: Path) -> None:
-    told = _Owner(a_past(), None).ask()
+def test_request_without_archive_names_the_missing_setting(tmp_path: Path) -> None:
+    told = _Owner(plant_with_history(), None).ask()
     assert told.ended
     assert "ledger.archive" in told.problem
 
 
-def test_who_has_lost_the_ledger_says_nothing_of_it(tmp_path: Path) -> None:
-    owner = _Owner(a_past(), tmp_path)
+def test_process_that_does_not_lead_gives_no_answer(tmp_path: Path) -> None:
+    owner = _Owner(plant_with_history(), tmp_path)
     owner.leads = False
     assert at_once(owner.requests.ask("", None)) is None
 
 
-def test_nobody_waits_longer_than_an_api_server_would() -> None:
+def test_requester_waits_less_than_an_api_server_timeout() -> None:
     assert PATIENCE < 30_000

@@ -1,9 +1,9 @@
-"""What is on the disk is checked before it counts: a flipped byte in any file is found."""
+"""Segments are checked before they are used: a flipped byte in any file is found."""
 
 from pathlib import Path
 
 import pytest
-from tests.archive.history import a_compactor, a_past, read
+from tests.archive.history import make_compactor, plant_with_history, read
 
 from leasehold.shell.archive import writer
 from leasehold.shell.archive.reader import Archive
@@ -15,9 +15,9 @@ from leasehold.sim.scenario.ledger import at_once, objects_of
 @pytest.fixture(scope="module")
 def archived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
-    plant = a_past()
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
-    at_once(a_compactor(plant, folder).run_once(world, ledger))
+    at_once(make_compactor(plant, folder).run_once(world, ledger))
     return folder
 
 
@@ -33,14 +33,14 @@ def check_all_of(folder: Path) -> None:
         check_segment(folder, index)
 
 
-def test_there_are_several_segments_and_all_are_right(archived: Path) -> None:
+def test_archive_has_several_valid_private_segments(archived: Path) -> None:
     assert len(Archive(archived).indices()) > 2
     check_all_of(archived)
     assert {path.stat().st_mode & 0o777 for path in archived.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("kind", [LEDGER, LEASES, RESOLUTIONS, "segment"])
-def test_a_flipped_byte_is_found(kind: str, archived: Path, tmp_path: Path) -> None:
+def test_flipped_byte_in_any_file_is_found(kind: str, archived: Path, tmp_path: Path) -> None:
     files = [path for path in archived.glob(f"{kind}-*") if path.stat().st_size]
     assert files
     for number, path in enumerate(files):
@@ -55,7 +55,7 @@ def test_a_flipped_byte_is_found(kind: str, archived: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", [LEDGER, LEASES, RESOLUTIONS, "segment"])
-def test_a_missing_file_is_named(kind: str, archived: Path, tmp_path: Path) -> None:
+def test_missing_file_is_named(kind: str, archived: Path, tmp_path: Path) -> None:
     folder = copied(archived, tmp_path / "copy")
     gone = sorted(folder.glob(f"{kind}-*"))[0]
     gone.unlink()
@@ -64,10 +64,10 @@ def test_a_missing_file_is_named(kind: str, archived: Path, tmp_path: Path) -> N
     assert "segment" in str(error.value) if kind == "segment" else gone.name in str(error.value)
 
 
-def test_a_disk_that_keeps_something_else_loses_nothing(
+def test_compactor_keeps_objects_if_written_files_are_corrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant = a_past()
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
     before = [len(objects_of(plant.store, kind)) for kind in ("Lease", "LedgerBatch")]
     real = writer.put_file
@@ -78,7 +78,7 @@ def test_a_disk_that_keeps_something_else_loses_nothing(
         )
 
     said: list[str] = []
-    compactor = a_compactor(plant, tmp_path)
+    compactor = make_compactor(plant, tmp_path)
     compactor._alert = said.append
     with monkeypatch.context() as patched:
         patched.setattr(writer, "put_file", rot)
@@ -88,7 +88,7 @@ def test_a_disk_that_keeps_something_else_loses_nothing(
     assert at_once(compactor.run_once(world, ledger)) is not None
 
 
-def test_a_report_opens_only_what_it_needs(
+def test_query_of_leases_opens_only_files_of_its_window(
     archived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = list(Archive(archived).leases(since=None, until=None))
@@ -105,7 +105,7 @@ def test_a_report_opens_only_what_it_needs(
     folder = copied(archived, tmp_path / "copy")
     for index in Archive(folder).indices():
         if index.leases_to < middle:
-            (folder / index.files[LEASES].name).unlink()  # nobody asks for it
+            (folder / index.files[LEASES].name).unlink()  # the query below does not need it
     assert list(Archive(folder).leases(since=middle + 1, until=None)) == list(
         Archive(archived).leases(since=middle + 1, until=None)
     )

@@ -1,4 +1,4 @@
-"""Every story with everything compacted that may be, after every commit: nobody can tell."""
+"""Every scenario with a compaction after every commit: the compaction changes no result."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ NEVER_BROKEN = ("expected every invariant", "expected ledger ok", "expected audi
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_every_expectation_holds_and_a_restart_finds_the_same_world(
+def test_scenario_holds_with_compaction_and_restart_reads_the_same_world(
     share: int, tmp_path: Path, budget: Budget
 ) -> None:
     archived = 0
@@ -38,11 +38,13 @@ def test_every_expectation_holds_and_a_restart_finds_the_same_world(
         assert world is not None
         assert world.carried.seq == world.head.seq, "the last commit is archived, too"
         archived += sum(len(charges) > 0 for charges in world.carried.charges.values())
-    assert archived > 0, "no lease left any store: nothing was tried"
+    assert archived > 0, "no lease was archived, so this tests nothing"
 
 
 @pytest.mark.parametrize("seed", [3, 14, 26, 44, 58])
-def test_random_stories_are_the_same_world_after_a_restart(seed: int, tmp_path: Path) -> None:
+def test_random_story_with_compaction_reads_the_same_world_after_restart(
+    seed: int, tmp_path: Path
+) -> None:
     story, found = tmp_path / "story.yaml", list[str]()
     story.write_text(story_of(seed))
     outcome = run_scenario(
@@ -56,7 +58,9 @@ def test_random_stories_are_the_same_world_after_a_restart(seed: int, tmp_path: 
 
 
 @pytest.mark.parametrize("seed", [11, 12])
-def test_under_faults_and_deaths(seed: int, tmp_path: Path, budget: Budget) -> None:
+def test_scenario_with_compaction_holds_under_faults(
+    seed: int, tmp_path: Path, budget: Budget
+) -> None:
     lines: list[str] = []
     for number, story in enumerate(budget.of(1, SEEDED)):
         outcome = run_scenario(
@@ -66,7 +70,7 @@ def test_under_faults_and_deaths(seed: int, tmp_path: Path, budget: Budget) -> N
     assert [line for line in lines if "not archived" in line or "not compacted" in line] == []
 
 
-def test_a_restart_after_every_step_finds_its_way(tmp_path: Path) -> None:
+def test_scenario_with_compaction_holds_with_restart_after_every_step(tmp_path: Path) -> None:
     def restart(stage: Stage) -> None:
         stage.start_controller()
         stage.settle()
@@ -79,12 +83,12 @@ def test_a_restart_after_every_step_finds_its_way(tmp_path: Path) -> None:
         assert outcome.code == HELD, outcome.problems
 
 
-def test_archive_and_store_together_are_what_was_committed(tmp_path: Path) -> None:
+def test_archive_and_store_together_have_every_committed_batch(tmp_path: Path) -> None:
     story = next(each for each in STORIES if each.name.startswith("A5-a-checkpoint"))
     committed: list[object] = []
 
     def note(stage: Stage) -> None:
-        """Every batch that was ever made, from the store's own history."""
+        """Collect every batch that was ever created from the store's own history."""
         watch = stage.store.watch("LedgerBatch", 0)
         head = at_once(stage.store.get("LedgerHead", "", "main"))["spec"]
         assert isinstance(head, dict)

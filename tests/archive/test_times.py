@@ -1,10 +1,10 @@
-"""A look at an archived instant: what overlaps it and nothing else, from files that are right."""
+"""Archived leases by time: a query returns exactly those that overlap it, from checked files."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
-from tests.archive.history import a_compactor, a_past, read
+from tests.archive.history import make_compactor, plant_with_history, read
 from tests.archive.test_segments import archived as archived
 from tests.archive.test_segments import copied
 
@@ -21,7 +21,7 @@ from leasehold.sim.scenario.ledger import at_once
 
 
 def all_of(folder: Path) -> list[Lease]:
-    """File by file, and line by line."""
+    """Return all archived leases in the order of files and lines."""
     archive = Archive(folder)
     return [
         lease_from_wire(wire)
@@ -30,7 +30,7 @@ def all_of(folder: Path) -> list[Lease]:
     ]
 
 
-def test_every_window_has_what_overlaps_it(archived: Path) -> None:
+def test_query_of_any_window_returns_the_overlapping_leases(archived: Path) -> None:
     leases = all_of(archived)
     edges = sorted({at for each in leases for at in (each.start, each.end or 0)})
     edges = [edges[0] - 1, *edges, edges[-1] + 1]
@@ -48,7 +48,7 @@ def test_every_window_has_what_overlaps_it(archived: Path) -> None:
     ]
 
 
-def test_it_knows_how_far_back_it_reaches_without_reading_any_lease(
+def test_archive_knows_its_earliest_lease_without_reading_leases(
     archived: Path, tmp_path: Path
 ) -> None:
     leases = all_of(archived)
@@ -61,7 +61,9 @@ def test_it_knows_how_far_back_it_reaches_without_reading_any_lease(
     assert empty.leases_from() == 0
 
 
-def test_only_what_is_asked_for_is_decoded(archived: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_decodes_only_leases_of_its_window(
+    archived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive = Archive(archived)
     while archive.learn_one():
         pass
@@ -79,9 +81,7 @@ def test_only_what_is_asked_for_is_decoded(archived: Path, monkeypatch: pytest.M
     assert 0 < len(found) < len(all_of(archived))
 
 
-def test_a_file_that_changes_after_it_was_read_is_checked_again(
-    archived: Path, tmp_path: Path
-) -> None:
+def test_file_changed_after_reading_is_refused(archived: Path, tmp_path: Path) -> None:
     folder = copied(archived, tmp_path / "copy")
     archive = Archive(folder)
     assert list(archive.leases(since=None, until=None))
@@ -94,7 +94,9 @@ def test_a_file_that_changes_after_it_was_read_is_checked_again(
         list(archive.leases(since=None, until=None))
 
 
-def test_what_is_kept_in_memory_is_bounded(archived: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_is_complete_with_bounded_memory(
+    archived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reader, "TIMES_MAX", 2)
     archive = Archive(archived)
     whole = [each.name for each in archive.leases(since=None, until=None)]
@@ -102,9 +104,10 @@ def test_what_is_kept_in_memory_is_bounded(archived: Path, monkeypatch: pytest.M
     assert not archive.learn_one()
 
 
-def test_the_fleet_of_an_archived_instant(tmp_path: Path) -> None:
-    """As it was before the leases went into the archive; and the slider reaches back to them."""
-    plant = a_past()
+def test_fleet_at_past_instant_is_unchanged_by_archiving(tmp_path: Path) -> None:
+    """The fleet at a past instant is the same before and after its leases are archived, and the
+    earliest instant stays the same."""
+    plant = plant_with_history()
     world, ledger, _ = read(plant)
     admin = Caller(user="admin", role=CallerRole.ADMIN)
     instants = sorted({each.start for each in world.leases.values()})
@@ -119,7 +122,7 @@ def test_the_fleet_of_an_archived_instant(tmp_path: Path) -> None:
         return [[each["nodes"], each["earliest"]] for each in answers]
 
     before = seen(None)
-    at_once(a_compactor(plant, tmp_path).run_once(world, ledger))
+    at_once(make_compactor(plant, tmp_path).run_once(world, ledger))
     assert any(not each.is_open for each in Archive(tmp_path).leases(since=None, until=None))
     assert seen(Archive(tmp_path)) == before
     assert parse_instant(str(before[0][1])) == instants[0]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Callers who want to use the server up, with a token and without one."""
+"""Clients that try to exhaust the server, with and without a token."""
 
 import socket
 import ssl
@@ -31,7 +31,7 @@ def is_over(stranger: socket.socket) -> bool:
         return True
 
 
-def test_silent_connections_make_room_for_callers(facade: Facade) -> None:
+def test_silent_connections_are_closed_for_new_callers(facade: Facade) -> None:
     with ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", facade.port)))
@@ -42,7 +42,7 @@ def test_silent_connections_make_room_for_callers(facade: Facade) -> None:
         assert all(is_over(each) for each in silent[:CONNECTIONS])
 
 
-def test_callers_who_keep_a_connection_make_room_too(facade: Facade) -> None:
+def test_more_kept_connections_than_the_limit_are_all_answered(facade: Facade) -> None:
     kept = [facade.connection() for _ in range(2 * CONNECTIONS)]
     try:
         for each in kept:
@@ -53,7 +53,7 @@ def test_callers_who_keep_a_connection_make_room_too(facade: Facade) -> None:
             each.close()
 
 
-def test_a_head_without_end_is_cut_off(facade: Facade) -> None:
+def test_request_with_endless_headers_is_cut_off(facade: Facade) -> None:
     context = ssl.create_default_context(cadata=facade.certificates.ca_pem.decode())
     plain = socket.create_connection(("127.0.0.1", facade.port), timeout=10)
     line = b"X-More: " + b"y" * 1000 + b"\r\n"
@@ -68,7 +68,7 @@ def test_a_head_without_end_is_cut_off(facade: Facade) -> None:
     assert facade.ask("GET", RUNS).status == 200
 
 
-def test_one_user_cannot_have_all_streams(facade: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_of_one_user_are_limited(facade: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "STREAMS_MAX", 2)
     watches = [facade.connection() for _ in range(2)]
     try:
@@ -85,7 +85,7 @@ def test_one_user_cannot_have_all_streams(facade: Facade, monkeypatch: pytest.Mo
             each.close()
 
 
-def test_a_json_patch_cannot_multiply_a_text(facade: Facade) -> None:
+def test_json_patch_that_copies_too_much_is_refused(facade: Facade) -> None:
     assert facade.ask("POST", RUNS, run("bomb")).status == 201
     operations = [
         {"op": "add", "path": "/metadata/annotations", "value": {"a": "x" * 1_000_000}},

@@ -1,4 +1,4 @@
-"""Manifests, jobs and folders that would bring the agent down, or every job after them."""
+"""Manifests, jobs and folders that could stop the agent or break all later jobs."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from leasehold.adapters.agent.variables import declared, words
 from leasehold.cli.main import main
 
 
-def test_references_of_references_do_not_fill_the_memory() -> None:
+def test_nested_variable_references_are_refused_before_filling_memory() -> None:
     env = [{"name": "A0", "value": "x" * 1000}]
     env += [{"name": f"A{n}", "value": f"$(A{n - 1})" * 20} for n in range(1, 12)]
 
@@ -27,7 +27,7 @@ def test_references_of_references_do_not_fill_the_memory() -> None:
         declared({}, {"env": env}, given={})
 
 
-def test_many_long_variables_and_words_are_refused_together() -> None:
+def test_variables_and_arguments_that_are_too_long_together_are_refused() -> None:
     wide = {"A": "x" * 100_000}
     env = [{"name": f"B{n}", "value": "$(A)"} for n in range(100)]
 
@@ -38,7 +38,7 @@ def test_many_long_variables_and_words_are_refused_together() -> None:
     assert words(["echo", "$(A)"], wide) == ["echo", "x" * 100_000]
 
 
-def test_a_job_that_shuts_its_folder_does_not_shut_out_the_next(tmp_path: Path) -> None:
+def test_home_closed_by_a_job_is_opened_for_the_next(tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     (tmp_path / "work").mkdir()
     users = Users(tmp_path / "agent", private_first=61_184)
@@ -50,7 +50,7 @@ def test_a_job_that_shuts_its_folder_does_not_shut_out_the_next(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("written", ["[1, 2", '{"team": 0}', '{"team": "x"}', "[]", "\ud800"])
-def test_a_damaged_list_of_users_is_a_sentence(
+def test_damaged_list_of_users_is_refused_with_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -60,7 +60,7 @@ def test_a_damaged_list_of_users_is_a_sentence(
         Users(tmp_path)
 
 
-def test_an_empty_host_is_not_every_address(tmp_path: Path) -> None:
+def test_empty_host_option_is_refused(tmp_path: Path) -> None:
     asked = ["up", "--data", str(tmp_path / "data"), "--gpus", "1", "--port", "0", "--host", ""]
     said = CliRunner().invoke(main, asked)
 
@@ -70,13 +70,13 @@ def test_an_empty_host_is_not_every_address(tmp_path: Path) -> None:
 
 @pytest.fixture
 def enterable() -> Iterator[Path]:
-    """As root jobs run as other users, who could not come to pytest's own folder."""
+    """A folder that other users can enter: as root, jobs run as other users."""
     with tempfile.TemporaryDirectory(prefix="leasehold-", ignore_cleanup_errors=True) as root:
         Path(root).chmod(0o755)
         yield Path(root)
 
 
-def test_it_runs_and_ends_well_without_standard_streams(enterable: Path) -> None:
+def test_server_runs_and_stops_without_standard_streams(enterable: Path) -> None:
     data = enterable / "data"
     command = f"exec {BIN}/leasehold up --data {data} --gpus 1 --port 0 <&- >&- 2>&-"
     process = subprocess.Popen(["sh", "-c", command])

@@ -1,4 +1,4 @@
-"""A reader for the documents' examples, with a real kubectl."""
+"""Fixtures: a reader of the documents' examples, with a real kubectl."""
 
 import subprocess
 import tempfile
@@ -24,7 +24,7 @@ def kubectl_path() -> Path:
 
 @pytest.fixture
 def reader(kubectl_path: Path) -> Iterator[Reader]:
-    # Not pytest's own folder: as root jobs run as other users, who must be able to come here.
+    # A folder outside pytest's own: as root, jobs run as other users, who need access to it.
     with tempfile.TemporaryDirectory(prefix="leasehold-docs-", ignore_cleanup_errors=True) as root:
         Path(root).chmod(0o755)
         found = Reader(Path(root), kubectl_path)

@@ -1,11 +1,11 @@
-"""The examples of a document: what they say is saved, run and printed, and whether it is so.
+"""The examples of a document: the files to save, the commands to run and the output to expect.
 
-The convention, which a reader can follow by hand. A block whose first line is a comment with a
-file name (`# run.yaml`) is saved under that name. In a `console` block a line `$ ...` is a command
-(it goes on after a backslash); what follows is all that it prints, errors included, and
-`# exit status N` how it ends if not with 0. `…` stands for anything within a line, and alone on a
-line for any lines. What differs from day to day is compared by kind: instants, seconds, decimals,
-digests, ports, pids, the name of the machine and the number of spaces between columns.
+A reader can follow the convention by hand. A block whose first line is a comment with a file name
+(`# run.yaml`) is saved under that name. In a `console` block a line `$ ...` is a command, which
+continues after a backslash. The lines that follow are its whole output, including errors;
+`# exit status N` is its exit status if that is not 0. `…` stands for any text within a line, and
+alone on a line for any lines. Values that differ between runs are compared by kind: instants,
+seconds, decimals, digests, ports, pids, the machine's name and the spaces between columns.
 """
 
 import re
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 ELLIPSIS = "…"
-MACHINE = "this-machine"  # as documents call the host they run on
+MACHINE = "this-machine"  # the host's name in the documents
 DATA_FOLDERS = ("/home/ann/.local/share/leasehold", "/var/lib/leasehold")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -35,7 +35,7 @@ _KINDS = (
 
 @dataclass
 class Saved:
-    """A file that the reader is told to save."""
+    """A file that the document tells the reader to save."""
 
     name: str
     content: str
@@ -43,7 +43,7 @@ class Saved:
 
 @dataclass
 class Shown:
-    """A command, with what the reader is told that it prints."""
+    """A command with the output that the document shows."""
 
     command: str
     lines: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Shown:
 
 
 def steps(text: str) -> Iterator[Saved | Shown]:
-    """What a reader does, in the order of the text."""
+    """Yield the steps of a reader in the order of the text."""
     for language, body in _FENCE.findall(text):
         saved = _SAVED.fullmatch(body.partition("\n")[0])
         if language == "console":
@@ -78,7 +78,7 @@ def _commands(body: str) -> Iterator[Shown]:
 
 
 def normal(line: str) -> str:
-    """The line with everything that may differ replaced by what kind of thing it is."""
+    """Return the line with every value that may differ replaced by its kind."""
     for folder in DATA_FOLDERS:
         line = line.replace(folder, "<data>")
     for pattern, kind in _KINDS:
@@ -87,7 +87,10 @@ def normal(line: str) -> str:
 
 
 def first_difference(shown: list[str], printed: list[str]) -> str | None:
-    """The first shown line at which the output is something else; "" when it goes on instead."""
+    """Return the first shown line that the output does not match.
+
+    Return "" if the output continues after the shown lines, and None if all is as shown.
+    """
     text = "".join(f"{normal(line)}\n" for line in printed)
     for count in range(len(shown) + 1):
         pattern = "".join(map(_pattern, shown[:count]))

@@ -1,9 +1,9 @@
-"""A reader who does what a document says, in a folder of their own, and compares.
+"""A reader that follows a document in its own folder and compares the output of each command.
 
-`leasehold up` and what `systemctl` would do to it are done with the server of `tests.up`, so that a
-document's server listens on a free port and ends with the test; everything else is a command line
-for bash, with kubectl and our own programs on the path. A command that only looks is repeated until
-it shows what the document says: the reader would look again, too.
+`leasehold up` and `systemctl` are done with the server of `tests.up`, so that a document's server
+listens on a free port and ends with the test. Every other command runs in bash, with kubectl and
+our own programs on the path. A command that only reads is repeated until its output is as shown,
+because a person would look again, too.
 """
 
 import os
@@ -30,7 +30,7 @@ _EXPORT = re.compile(r"export (\w+)=(\S+)")
 
 
 class Reader:
-    """Reads one document; `close` ends its server and every job of it."""
+    """Follows one document; `close` ends its server and all jobs."""
 
     def __init__(self, folder: Path, kubectl: Path) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class Reader:
                 self.follow(step)
 
     def follow(self, shown: Shown) -> None:
-        """Does it; raises `AssertionError` when it does not go as shown."""
+        """Run a command; raise `AssertionError` if the result is not as shown."""
         self.ran += 1
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -106,7 +106,7 @@ class Reader:
         return done.returncode, [self._told(line) for line in done.stdout.splitlines()]
 
     def _start(self, words: list[str]) -> tuple[int, list[str]]:
-        """A server with the options of the document, but for its port and the data folder."""
+        """Start a server with the document's options, except for its address and data folder."""
         config = ""
         kept = []
         rest = iter(words)
@@ -124,7 +124,7 @@ class Reader:
         self._up.data = self.data
         self._up.work = self.data.with_name(f"{self.data.name}.work")
         self._up.start()
-        # What it says after its first line is there at once; the last line is known.
+        # The server prints the rest of its greeting at once; the last line is known.
         stdout = self._up.process.stdout
         assert stdout is not None
         while not self._up.said[-1].startswith("Ctrl-C"):

@@ -1,4 +1,4 @@
-"""Everything of the server and its commands that a person can meet is in the guides."""
+"""The guides document every metric, alert, command, option and field that users can meet."""
 
 import re
 import subprocess
@@ -36,7 +36,7 @@ def read(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def scrape() -> str:
-    """What a server says that has run something, and refused something."""
+    """The metrics of a server on which one run has started and one has not."""
     plant = Plant(nodes=1)
     metrics = Metrics(lambda: plant.controller.world, plant.control.clock)
     plant.submit("a/one", lasts=MINUTE)
@@ -46,7 +46,7 @@ def scrape() -> str:
 
 
 def documented() -> dict[str, tuple[str, str, str]]:
-    """By metric: its kind, its labels as written, and the whole row."""
+    """Return for each documented metric its kind, its labels as written, and the whole row."""
     found = {}
     for line in read(OPERATOR / "monitoring.md").splitlines():
         if line.startswith("| `leasehold_"):
@@ -87,7 +87,7 @@ def test_alerts_use_metrics_and_label_values_that_exist() -> None:
             assert f"`{value}`" in row or label == "reason", f"{alert['alert']}: {value}"
 
 
-def test_every_alert_has_its_section_in_the_runbook_and_no_other_does() -> None:
+def test_runbook_has_a_section_for_each_alert_and_no_other() -> None:
     sections = re.findall(r"^## (Leasehold\w+)$", read(OPERATOR / "runbook.md"), re.MULTILINE)
 
     assert sorted(sections) == sorted(alert["alert"] for alert in alerts())
@@ -107,12 +107,12 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
 @pytest.mark.parametrize(
     "tool",
     [
-        pytest.param("cli_docs.py", id="the page of commands is what the commands say"),
-        pytest.param("query_docs.py", id="the page of the query API is what is answered"),
-        pytest.param("runbook_page.py", id="the runbook of the dashboard is the guide's"),
+        pytest.param("cli_docs.py", id="command reference"),
+        pytest.param("query_docs.py", id="query API reference"),
+        pytest.param("runbook_page.py", id="dashboard runbook"),
     ],
 )
-def test_what_is_made_from_a_source_says_what_that_says(tool: str) -> None:
+def test_generated_page_is_up_to_date(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / tool), "--check"],
         capture_output=True,
@@ -123,7 +123,7 @@ def test_what_is_made_from_a_source_says_what_that_says(tool: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_command_and_option_is_on_the_page_of_commands() -> None:
+def test_page_of_commands_has_every_command_and_option() -> None:
     sections = dict(re.findall(r"^## `([^`]+)`$(.*?)(?=^## |\Z)", read(ROOT / "docs" / "cli.md"),
                                re.MULTILINE | re.DOTALL))  # fmt: skip
     common = read(ROOT / "docs" / "cli.md").partition("## Common options")[2].partition("\n## ")[0]
@@ -141,7 +141,7 @@ def test_every_command_and_option_is_on_the_page_of_commands() -> None:
                 assert all(name in where for name in option.opts), f"{path} {option.opts}"
 
 
-def test_the_readme_names_every_command_of_kubectl_runs() -> None:
+def test_readme_names_every_command_of_kubectl_runs() -> None:
     heading = "## Which command answers your question"
     table = read(ROOT / "README.md").partition(heading)[2].partition("\n## ")[0]
     shown = table.replace("`kubectl runs ", "`")
@@ -151,7 +151,7 @@ def test_the_readme_names_every_command_of_kubectl_runs() -> None:
 
 
 def leaves(schema: Wire, path: str = "") -> Iterator[str]:
-    """The paths of all fields that a user may write; lists as `[]`."""
+    """Yield the paths of all fields that a user may write; `[]` marks a list."""
     inner = part(schema, "properties") or part(part(schema, "items"), "properties")
     dots = f"{path}[]" if part(schema, "items") else path
     for name, member in inner.items():
@@ -198,7 +198,7 @@ def test_roles_verbs_and_health_are_documented() -> None:
     assert [each for each in HEALTH if f"`/{each}`" not in monitoring] == []
 
 
-def test_manifests_that_guides_quote_are_the_examples() -> None:
+def test_manifest_in_quickstart_equals_the_example_file() -> None:
     quoted = read(ROOT / "examples" / "torch" / "fixed.yaml")
 
     assert f"```yaml\n{quoted}```" in read(USER / "quickstart.md")

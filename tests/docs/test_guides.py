@@ -1,4 +1,4 @@
-"""Every example of the README and the guides is done as shown, each document with one server."""
+"""Every example of the README and the guides works as shown; each document has one server."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.docs.reader import Reader
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = ROOT / "docs" / "operator-guide"
-# Those of a cluster are followed on one: by `make test-kubelets`, and by `tests/kubernetes`.
+# The guides for clusters are followed by `make test-kubelets` and by `tests/kubernetes`.
 CLUSTER = {OPERATORS / "kubernetes.md", OPERATORS / "outside.md"}
 GUIDES = [
     ROOT / "README.md",
@@ -18,7 +18,7 @@ GUIDES = [
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
-def test_every_example_goes_as_shown(guide: Path, reader: Reader) -> None:
+def test_every_example_of_a_guide_works_as_shown(guide: Path, reader: Reader) -> None:
     text = guide.read_text(encoding="utf-8")
 
     reader.read(text)
@@ -27,7 +27,7 @@ def test_every_example_goes_as_shown(guide: Path, reader: Reader) -> None:
 
 
 def _console(text: str) -> list[str]:
-    """The lines of console blocks, found another way than the reader finds them."""
+    """Return the lines of console blocks, without the code that the reader uses."""
     found: list[str] = []
     inside = False
     for line in text.splitlines():
@@ -38,7 +38,7 @@ def _console(text: str) -> list[str]:
     return found
 
 
-def test_an_example_that_shows_something_else_is_found_out(reader: Reader) -> None:
+def test_reader_refuses_example_with_wrong_output_or_status(reader: Reader) -> None:
     reader.read("```sh\n# a.sh\necho one; echo two 2026-11-15T00:00:10.000Z 5s; exit 3\n```\n")
 
     reader.follow(Shown("bash a.sh", ["one", "two 2026-01-01T00:00:00Z 17s"], status=3))
@@ -65,11 +65,13 @@ def test_an_example_that_shows_something_else_is_found_out(reader: Reader) -> No
         ([], ""),
     ],
 )
-def test_lines_are_compared_one_by_one(shown: list[str], difference: str | None) -> None:
+def test_first_difference_is_the_first_line_that_does_not_match(
+    shown: list[str], difference: str | None
+) -> None:
     assert first_difference(shown, ["a      1", "b"]) == difference
 
 
-def test_a_command_may_go_on_over_lines() -> None:
+def test_command_may_continue_on_the_next_line() -> None:
     found = list(steps("```console\n$ a \\\n  b\nc\n# exit status 2\n$ d\n```\n"))
 
     assert found == [Shown("a \\\n  b", ["c"], 2), Shown("d")]

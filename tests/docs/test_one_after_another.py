@@ -7,7 +7,8 @@ from tests.docs.reader import Reader
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_quickstart_goes_as_shown_after_the_readme(reader: Reader) -> None:
-    """Owners of both that shared as siblings would start what the quickstart shows waiting."""
+def test_quickstart_works_as_shown_after_the_readme(reader: Reader) -> None:
+    """If owners of the two documents were siblings, they would share budgets, and a run that the
+    quickstart shows waiting would start."""
     reader.read((ROOT / "README.md").read_text(encoding="utf-8"))
     reader.read((ROOT / "docs" / "user-guide" / "quickstart.md").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A control plane on the session's cluster, as in `tests/kubernetes`."""
+"""Fixture: leasehold on the session's cluster, as in `tests/kubernetes`."""
 
 from collections.abc import Iterator
 from pathlib import Path

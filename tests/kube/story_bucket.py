@@ -1,5 +1,5 @@
-"""The archive in a bucket of a real S3 server: what is closed leaves etcd while the fleet works,
-and answers are the same before and after."""
+"""The archive in a bucket of a real S3 server: closed leases leave etcd while Runs go on, and
+reports are the same before and after."""
 
 import subprocess
 import time
@@ -23,7 +23,7 @@ tenure: {{take: 3s, hold: 2s, softStop: 1500ms, renew: 500ms, timeout: 500ms}}
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Its objects, as files; whoever is started has what is needed to reach it."""
+    """The folder with the bucket's objects; the environment has the credentials to reach it."""
     place, port = tmp_path / "s3", free_port()
     (place / "leases").mkdir(parents=True)
     server = subprocess.Popen(
@@ -49,7 +49,7 @@ def plane(cluster: Cluster, bucket: Path, tmp_path: Path) -> Iterator[Plane]:
         found.stop_answering()
 
 
-def test_what_is_closed_leaves_the_cluster_and_no_answer_changes(
+def test_closed_leases_move_to_bucket_and_reports_stay_the_same(
     plane: Plane, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEASEHOLD_CACHE", str(tmp_path / "first"))
@@ -59,12 +59,12 @@ def test_what_is_closed_leaves_the_cluster_and_no_answer_changes(
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), long, short))
     plane.until_phase("long", "Running")
     run = plane.until_phase("short", "Running")
-    time.sleep(2)  # kubelets tell whole seconds, and no time at all is in no report
+    time.sleep(2)  # kubelets report whole seconds, and reports leave out a use of zero seconds
     plane.exit_all(run["metadata"]["uid"])
     plane.until_phase("short", "Completed")
-    before = _hours(plane)
+    before = _exported_rows(plane)
     assert first.stop() == 0
-    # Another replica, with nothing on its disk; it finds that there is much to compact.
+    # Another replica with an empty disk takes over and compacts.
     monkeypatch.setenv("LEASEHOLD_CACHE", str(tmp_path / "second"))
     plane.answering("second")
     plane.until(
@@ -72,15 +72,15 @@ def test_what_is_closed_leaves_the_cluster_and_no_answer_changes(
     )
     assert [path.name for path in bucket.glob("segment-*.json")]
     assert plane.run("long")["status"]["phase"] == "Running"
-    # Whoever looks has a copy of his own; live and archived are one ledger.
+    # The reader has its own cache; live and archived records are one ledger.
     monkeypatch.setenv("LEASEHOLD_CACHE", str(tmp_path / "third"))
-    assert _hours(plane) == before
-    found = _asked(plane, "ledger", "verify")
+    assert _exported_rows(plane) == before
+    found = _ledger(plane, "ledger", "verify")
     assert found.stdout.startswith("ledger verify: ok ("), found.stdout + found.stderr
     report = plane.leasehold("runs", "report", "gpu-hours", "--by", "run")
     assert "team/short" in report.stdout, report.stdout + report.stderr
     assert "team/long" in report.stdout
-    # And it goes on from there; what is closed now leaves when somebody asks.
+    # The ledger continues; leases that close now leave etcd at an explicit compaction.
     uid = plane.run("long")["metadata"]["uid"]
     plane.exit_all(uid)
     plane.until_phase("long", "Completed")
@@ -89,11 +89,11 @@ def test_what_is_closed_leaves_the_cluster_and_no_answer_changes(
     assert asked.returncode == 0, asked.stderr
     assert plane.all("leases") == []
     assert [path.name for path in bucket.glob("leases-*.jsonl") if '"long"' in path.read_text()]
-    found = _asked(plane, "ledger", "verify")
+    found = _ledger(plane, "ledger", "verify")
     assert found.stdout.startswith("ledger verify: ok ("), found.stdout + found.stderr
 
 
-def test_a_bucket_that_cannot_be_reached_is_told_and_costs_nothing(
+def test_bucket_with_wrong_credentials_is_logged_and_leases_stay(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
@@ -104,21 +104,21 @@ def test_a_bucket_that_cannot_be_reached_is_told_and_costs_nothing(
     plane.exit_all(run["metadata"]["uid"])
     plane.until_phase("train", "Completed")
     plane.until(lambda: URL in controller.log())
-    assert len(plane.all("leases")) == 1  # nothing leaves that is not archived
-    found = _asked(plane, "ledger", "verify")
+    assert len(plane.all("leases")) == 1  # leases that are not archived stay
+    found = _ledger(plane, "ledger", "verify")
     assert found.returncode != 0
     assert f"{URL}: " in found.stderr
     assert "Traceback" not in found.stderr
 
 
-def _asked(plane: Plane, *words: str) -> "subprocess.CompletedProcess[str]":
+def _ledger(plane: Plane, *words: str) -> "subprocess.CompletedProcess[str]":
     kubeconfig = str(plane.cluster.kubeconfig())
     return plane.leasehold(*words, "--kubeconfig", kubeconfig, "--archive", URL)
 
 
-def _hours(plane: Plane) -> list[str]:
-    """Of the run that is over: a row for each of its leases."""
-    found = _asked(plane, "ledger", "export", "--format", "csv")
+def _exported_rows(plane: Plane) -> list[str]:
+    """Return the exported row of each lease of the completed run."""
+    found = _ledger(plane, "ledger", "export", "--format", "csv")
     assert found.returncode == 0, found.stderr
     rows = [line for line in found.stdout.splitlines() if ",short," in line]
     assert rows

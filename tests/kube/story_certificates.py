@@ -1,5 +1,5 @@
-"""Certificates for questions that somebody else makes, as cert-manager does: they come, and change,
-while the controller answers."""
+"""Certificates for queries that another component issues, such as cert-manager: they appear and
+change while the controller answers."""
 
 import base64
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ NAME = "leasehold-query.leasehold-system.svc"
 def plane(cluster: Cluster, tmp_path: Path) -> Iterator[Plane]:
     cluster.install()
     with plane_on(cluster, tmp_path, "") as found:
-        found.patience_s = 150  # it is looked at now and then
+        found.patience_s = 150  # the controller checks the files only now and then
         yield found
         found.stop_answering()
 
 
 def _put(folder: Path, ca: Authority) -> None:
-    """As a Secret of theirs appears in a pod: all of it at once."""
+    """Replace the folder at once, as a mounted Secret changes in a pod."""
     both = certificate(ca, NAME)
     cut = both.index(b"-----BEGIN PRIVATE")
     new = folder.with_name(f"{folder.name}.new")
@@ -41,22 +41,24 @@ def _bundle(plane: Plane) -> str:
 
 
 @pytest.mark.deadline(500)
-def test_they_are_used_when_they_come_and_when_they_change(plane: Plane, tmp_path: Path) -> None:
+def test_certificates_are_used_when_they_appear_and_when_they_change(
+    plane: Plane, tmp_path: Path
+) -> None:
     folder = tmp_path / "certificates"
     plane.answering("a", "--certificates", str(folder))
     ours = _bundle(plane)
-    # A replica is Available a moment before it decides.
+    # A replica is Available a moment before it leads.
     plane.until(lambda: plane.leasehold("runs", "list").returncode == 0)
     for ca in (authority("first"), authority("second")):
         before = _bundle(plane)
         _put(folder, ca)
         plane.until(lambda ca=ca: ca.pem in _bundle(plane))  # type: ignore[misc]
-        # Whoever has not heard of it yet still believes the one before.
+        # The previous authority stays in the bundle for clients that do not know the new one yet.
         assert before in _bundle(plane)
         plane.until(lambda: plane.leasehold("runs", "list").returncode == 0)
     assert ours in _bundle(plane)
-    # Another one begins with it, and with no other.
+    # A new controller starts with the new authority only.
     plane.stop_controllers()
     plane.answering("b", "--certificates", str(folder))
-    plane.until(lambda: _bundle(plane) == ca.pem)  # the one before was Available, too
+    plane.until(lambda: _bundle(plane) == ca.pem)  # Available may still be the old controller's
     plane.until(lambda: plane.leasehold("runs", "list").returncode == 0)

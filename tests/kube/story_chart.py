@@ -1,4 +1,4 @@
-"""The chart, rendered and installed by a real helm, says what `leasehold install` says."""
+"""The chart, rendered and installed by a real helm, gives the manifests of `leasehold install`."""
 
 import os
 import subprocess
@@ -52,8 +52,8 @@ def printed(*options: str) -> list[Any]:
 
 
 def by_name(documents: Sequence[Any]) -> dict[tuple[str, str, str], Any]:
-    """But what only one of them says: helm makes the namespace itself, and is told to leave
-    definitions, and with them the ledger, where they are."""
+    """Return the documents by name, without the two intended differences: helm creates the
+    namespace itself, and an annotation tells it to keep definitions, and with them the ledger."""
     found = {}
     for each in documents:
         metadata = each["metadata"]
@@ -86,7 +86,7 @@ def by_name(documents: Sequence[Any]) -> dict[tuple[str, str, str], Any]:
         ),
     ],
 )
-def test_the_chart_says_what_install_says(
+def test_chart_renders_the_same_manifests_as_install(
     values: tuple[str, ...],
     options: tuple[str, ...],
     tmp_path: Path,
@@ -103,20 +103,20 @@ def test_the_chart_says_what_install_says(
         assert theirs[name] == document
 
 
-def test_a_server_without_mutating_policies_gets_none(tmp_path: Path) -> None:
+def test_chart_renders_no_mutating_policy_for_server_without_them(tmp_path: Path) -> None:
     kinds = {each["kind"] for each in rendered(tmp_path, mutations=False)}
     assert "ValidatingAdmissionPolicy" in kinds
     assert not [kind for kind in kinds if kind.startswith("Mutating")]
 
 
-def test_another_namespace_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_chart_refuses_another_namespace_with_remedy(tmp_path: Path) -> None:
     words = ("template", "leasehold", str(CHART), "--namespace", "gpu", *NEW)
     refused = helm(*words, home=tmp_path)
     assert refused.returncode != 0
     assert "--namespace leasehold-system" in refused.stderr
 
 
-def test_pages_without_anybody_who_says_who_looks_are_refused(tmp_path: Path) -> None:
+def test_chart_and_install_refuse_pages_without_identity_header(tmp_path: Path) -> None:
     words = ("template", "leasehold", str(CHART), "--namespace", "leasehold-system", *NEW)
     refused = helm(*words, "--set", "image=a/b:2,pages=true", home=tmp_path)
     assert refused.returncode != 0
@@ -126,12 +126,10 @@ def test_pages_without_anybody_who_says_who_looks_are_refused(tmp_path: Path) ->
     assert "web.identityHeader" in ours.output
 
 
-def test_helm_installs_it_and_takes_it_off_and_the_ledger_stays(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_helm_uninstall_removes_policies_and_keeps_ledger(cluster: Cluster, tmp_path: Path) -> None:
     kubeconfig = str(cluster.kubeconfig())
     ask = cluster.client.ask
-    # The definitions of this cluster were there before.
+    # This cluster already has the definitions.
     words = ("install", "leasehold", str(CHART), *PLACE, "--take-ownership")
     done = helm(*words, "--set", "image=example/leasehold:1", home=tmp_path, kubeconfig=kubeconfig)
     assert done.returncode == 0, done.stderr
@@ -139,7 +137,7 @@ def test_helm_installs_it_and_takes_it_off_and_the_ledger_stays(
     assert any(name.startswith("leasehold") for name in names)
     place = "/apis/apps/v1/namespaces/leasehold-system/deployments/leasehold-controller"
     assert ask("GET", place).json["spec"]["replicas"] == 3
-    # Upgrading to the same changes nothing.
+    # An upgrade to the same version succeeds.
     again = helm("upgrade", *words[1:-1], "--reuse-values", home=tmp_path, kubeconfig=kubeconfig)
     assert again.returncode == 0, again.stderr
     gone = helm("uninstall", "leasehold", *PLACE, home=tmp_path, kubeconfig=kubeconfig)

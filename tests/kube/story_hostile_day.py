@@ -1,8 +1,8 @@
-"""What users with the documented roles tried on a real API server with three replicas: each of it
-is refused or contained and told on the object, and a probe of another team starts quickly then.
+"""Attacks by users with the documented roles on a real API server with three replicas.
 
-`ann` may spend as org:team, `ben` as org:other, `len` may lend what org:team has, and `mallory` has
-every verb of Kubernetes' own on the ledger.
+Each attack is refused, or contained and reported on the object, and Runs of another team still
+start quickly. `ann` may spend as org:team, `ben` as org:other, `len` may lend what org:team has,
+and `mallory` has all of Kubernetes' verbs on the ledger.
 """
 
 import json
@@ -31,7 +31,7 @@ from tests.kubernetes.plane import (
 )
 from tests.kubernetes.probe import Probe
 from tests.kubernetes.replicas import holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 GROUP = API.partition("/")[0]
 RBAC_GROUP = "rbac.authorization.k8s.io"
@@ -44,7 +44,7 @@ ROLES = {"ann": "researcher", "ben": "researcher", "len": "budget-owner"}
 LEDGER = ("ledgerbatches", "ledgerheads", "leases")
 PROBES = 5
 GRACE_S = 30  # that a cluster gives a pod to end
-LARGE = 40  # sweeps of as many groups as a Run may have
+LARGE = 40  # Runs, each with as many groups as a Run may have
 FOREIGN = re.compile(r"lab:probe|probe-\d|other/money")
 
 
@@ -64,14 +64,14 @@ class Day:
         self.probe.calm()
 
     def begin(self, name: str) -> None:
-        """One more replica, which answers questions while it decides."""
+        """Start one more replica; it answers queries while it leads."""
         self._ports[name] = free_port()
         asked = f"127.0.0.1:{self._ports[name]}"
         self.replicas[name] = self.plane.controller(name, "--questions", asked)
         self.plane.until(lambda: bool(holder(self.plane)))
 
     def take_over(self) -> None:
-        """Who decides is killed, and another one comes instead of it."""
+        """Kill the leader, start a replacement, and wait until another replica leads."""
         before = holder(self.plane)
         gone = self.replicas.pop(before)
         gone.process.kill()
@@ -81,7 +81,7 @@ class Day:
         self.probe.started(1)
 
     def ask_holder(self) -> None:
-        """Questions are led to who decides, as the Service of an installation does."""
+        """Lead queries to the leader, as the Service of an installation does."""
         ask, port = self.cluster.client.ask, self._ports[holder(self.plane)]
         ask("DELETE", f"{QUERY_SERVICES}/leasehold-query")
         made = ask("POST", QUERY_SERVICES, {
@@ -106,12 +106,12 @@ class Day:
         return self.cluster.client.ask(method, path, sent, headers={**headers, **(media or {})})
 
     def message(self, name: str, namespace: str = "team") -> str:
-        """What a Run says of itself."""
+        """Return the status of a Run as text."""
         found = self.plane.get(f"/apis/{API}/namespaces/{namespace}/runs/{name}")
         return json.dumps(found.get("status", {}))
 
     def payers(self) -> list[str]:
-        """Who pays for what is open, lease by lease."""
+        """Return the payer of each open lease of the team, sorted."""
         is_open = [
             each for each in self.plane.all("leases") if not each.get("status", {}).get("closed")
         ]
@@ -159,12 +159,12 @@ def whole_day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
 
 @pytest.fixture
 def day(whole_day: Day, request: pytest.FixtureRequest) -> Iterator[Day]:
-    """Afterwards, with the attack still there, the probe is tried."""
+    """The day; after the test, with the attack's objects still there, the probe is measured."""
     yield whole_day
     told = whole_day.probe.judge(whole_day.probe.started(PROBES))
     whole_day.told.append(f"{request.node.name}: {told}")
     whole_day.clear()
-    all_is_well(whole_day.plane)
+    check_consistency(whole_day.plane)
 
 
 def _sweep(name: str, groups: int) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _sweep(name: str, groups: int) -> dict[str, Any]:
     return job(name, 8, gang="Group", locality={"groupGPUs": 1}, resources=sizes)
 
 
-def test_a_run_of_a_million_groups_is_refused_with_path_and_remedy(day: Day) -> None:
+def test_run_of_million_groups_is_refused_with_path_and_remedy(day: Day) -> None:
     refused = day.as_user("ann", "POST", RUNS, _sweep("million", 1_000_000))
     assert refused.status == 422, refused.body
     [cause, *_] = refused.json["details"]["causes"]
@@ -180,9 +180,9 @@ def test_a_run_of_a_million_groups_is_refused_with_path_and_remedy(day: Day) -> 
     assert "4096 groups" in cause["message"]
 
 
-def test_one_that_is_stored_all_the_same_is_put_aside_and_told(day: Day) -> None:
-    """As before the bound existed; every successor finds it, too."""
-    _stored_anyway(day, _sweep("million", 1_000_000))
+def test_stored_run_of_million_groups_is_quarantined_by_each_leader(day: Day) -> None:
+    """Such a Run may have been stored before the bound existed. Every new leader finds it."""
+    _store_without_rules(day, _sweep("million", 1_000_000))
     day.plane.until(lambda: "Quarantined" in day.message("million"))
     assert "spec.locality.groupGPUs" in day.message("million")
     leader = day.replicas[holder(day.plane)]
@@ -191,8 +191,8 @@ def test_one_that_is_stored_all_the_same_is_put_aside_and_told(day: Day) -> None
     assert "Quarantined" in day.message("million")
 
 
-def _stored_anyway(day: Day, run: dict[str, Any]) -> None:
-    """By an administrator who has taken the definition's rules away for a moment."""
+def _store_without_rules(day: Day, run: dict[str, Any]) -> None:
+    """Store a Run as an administrator who removes the definition's rules for a moment."""
     ask = day.cluster.client.ask
     strict = ask("GET", DEFINITION).json["spec"]["versions"]
     _define(day, _without_rules(strict))
@@ -215,7 +215,7 @@ def _define(day: Day, versions: list[object]) -> None:
     assert day.cluster.client.ask("PATCH", DEFINITION, body, headers=MERGE).status == 200
 
 
-def test_many_runs_as_large_as_allowed_delay_nobody(day: Day) -> None:
+def test_many_runs_of_largest_size_do_not_delay_another_team(day: Day) -> None:
     for number in range(LARGE):
         made = day.as_user("ann", "POST", RUNS, _sweep(f"large-{number}", 4_096))
         assert made.status == 201, made.body
@@ -223,7 +223,7 @@ def test_many_runs_as_large_as_allowed_delay_nobody(day: Day) -> None:
     day.plane.until(lambda: "Pending" in day.message(f"large-{LARGE - 1}"))
 
 
-def test_nobody_takes_over_a_run_by_editing_two_fields_at_once(day: Day) -> None:
+def test_user_cannot_take_over_run_by_editing_two_fields_at_once(day: Day) -> None:
     elastic = {"minTotalGPUs": 8, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 8}
     made = day.as_user("ann", "POST", RUNS, job("mine", 8, malleable=elastic))
     assert made.status == 201, made.body
@@ -243,7 +243,7 @@ def test_nobody_takes_over_a_run_by_editing_two_fields_at_once(day: Day) -> None
     assert day.payers() == before == ["money/west"]
 
 
-def test_whoever_may_lend_cannot_make_a_budget_unreadable(day: Day) -> None:
+def test_lender_cannot_make_budget_invalid_by_duplicate_envelope_name(day: Day) -> None:
     two = budget()
     [west] = two["spec"]["envelopes"]  # type: ignore[index]
     two["spec"]["envelopes"] = [west, {**west, "name": "east"}]  # type: ignore[index]
@@ -258,7 +258,7 @@ def test_whoever_may_lend_cannot_make_a_budget_unreadable(day: Day) -> None:
     assert day.payers() == before
 
 
-def test_kubectl_finds_our_kinds_and_a_manifest_its_own_namespace(day: Day) -> None:
+def test_kubectl_finds_leasehold_kinds_and_manifests_keep_their_namespace(day: Day) -> None:
     day.ask_holder()
     day.plane.kubectl.ok("apply", "-f", day.plane.kubectl.file(job("train", 8)))
     day.plane.until_phase("train", "Running")
@@ -274,7 +274,7 @@ def test_kubectl_finds_our_kinds_and_a_manifest_its_own_namespace(day: Day) -> N
         assert "next (org:team)" in answer.stdout, answer.stderr
 
 
-def test_a_researcher_reads_no_name_of_another_team(day: Day) -> None:
+def test_researcher_sees_no_names_of_other_teams(day: Day) -> None:
     day.ask_holder()
     for words in (
         ("list", "-A"), ("budgets", "usage"), ("budgets", "balance"), ("budgets", "tree"),
@@ -288,7 +288,7 @@ def test_a_researcher_reads_no_name_of_another_team(day: Day) -> None:
     assert not FOREIGN.search(told.out + told.err), told.out
 
 
-def test_a_run_whose_namespace_has_no_account_yet_starts_once_it_has(day: Day) -> None:
+def test_run_starts_once_its_namespace_has_a_service_account(day: Day) -> None:
     os.kill(day.manager, signal.SIGSTOP)
     try:
         day.cluster.namespace("fresh")
@@ -304,7 +304,7 @@ def test_a_run_whose_namespace_has_no_account_yet_starts_once_it_has(day: Day) -
     day.plane.kubectl.ok("delete", "run", "early", "-n", "fresh", "--wait=false")
 
 
-def test_nobody_deletes_the_ledger_and_work_goes_on(day: Day) -> None:
+def test_user_cannot_delete_ledger_and_new_runs_start_after_takeover(day: Day) -> None:
     day.plane.kubectl.ok("apply", "-f", day.plane.kubectl.file(job("one", 8)))
     day.plane.until_phase("one", "Running")
     for kind in LEDGER:
@@ -318,7 +318,7 @@ def test_nobody_deletes_the_ledger_and_work_goes_on(day: Day) -> None:
     day.plane.until_phase("two", "Running")
 
 
-def test_a_shrink_right_after_a_grow_says_when_it_comes(day: Day) -> None:
+def test_explain_names_resize_interval_for_shrink_right_after_grow(day: Day) -> None:
     day.ask_holder()
     elastic = {"minTotalGPUs": 8, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 8}
     day.plane.kubectl.ok("apply", "-f", day.plane.kubectl.file(job("wide", 8, malleable=elastic)))
@@ -332,10 +332,10 @@ def test_a_shrink_right_after_a_grow_says_when_it_comes(day: Day) -> None:
     assert "resize.interval" in answer.stdout, answer.stdout
 
 
-def test_replicas_whose_rights_were_taken_end_when_they_are_told(
+def test_replicas_without_rights_still_stop_on_sigterm(
     whole_day: Day, record_property: Callable[[str, object], None]
 ) -> None:
-    """The last of the day: nobody decides afterwards."""
+    """This must be the last test of the day: no replica leads afterwards."""
     ask = whole_day.cluster.client.ask
     for path in (
         f"{RBAC}/clusterrolebindings/leasehold-controller",

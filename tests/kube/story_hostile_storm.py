@@ -1,6 +1,8 @@
-"""Thousands of mutated manifests of one tenant on a real API server with three replicas, of which
-the one that decides is killed and stopped in between. Nobody exits, a probe of another team starts
-quickly meanwhile, and when everything is deleted nothing is left behind."""
+"""Thousands of mutated manifests of one tenant on a real API server with three replicas.
+
+The leader is once killed and once stopped meanwhile. No other replica exits, Runs of another team
+start quickly, and after everything is deleted nothing is left behind.
+"""
 
 import json
 import signal
@@ -17,22 +19,22 @@ from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import Controller, Plane, plane_on
 from tests.kubernetes.probe import Probe
 from tests.kubernetes.replicas import holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 from tests.up.fuzz import CONFIG, SUBMISSIONS, seed_of_commit
 from tests.up.raw import Raw
 from tests.up.server import team
 from tests.up.submissions import NODE_NAMES, Submissions, clear
 
 TENANT = "ann"
-# What the API server itself answers to an apply that it cannot decode or merge: of ours nothing is
-# asked about those, and a policy of ours that failed would refuse with another status.
+# The API server's own answer to an apply that it cannot decode or merge. leasehold is not asked
+# about those; if one of its policies failed, the status would be another one.
 EXCUSED = 500
 NAMES = ("a", "b", "c")
 PAUSE_S = 0.5
-# Two clients, some forty submissions a second together: an API server that shares two cores with
-# all of this can write what follows from about three times as many.
+# Two clients send about 40 submissions per second together. An API server that shares two cores
+# with this test can handle about three times as many.
 GAP_S = 0.02
-# Who decides is killed after the first part of the storm, and stopped after the second.
+# The leader is killed after the first part of the submissions and stopped after the second.
 ENDS = (signal.SIGKILL, signal.SIGTERM, None)
 
 
@@ -49,7 +51,7 @@ def stormy(cluster: Cluster, tmp_path: Path) -> Iterator[Plane]:
 
 
 def _give_rights(plane: Plane) -> None:
-    """Everything that a tenant can be given in a namespace of its own, for any owner's name."""
+    """Grant the tenant every right that it can have in its own namespace, for any owner."""
     group = "rbac.authorization.k8s.io"
     plane.cluster.client.ask("POST", f"{RBAC}/namespaces/team/roles", {
         "apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "owns-all"},
@@ -62,7 +64,7 @@ def _give_rights(plane: Plane) -> None:
 
 
 class Watched:
-    """The probe on a thread of its own, again and again until it is stopped."""
+    """Runs the probe repeatedly in its own thread until stopped."""
 
     def __init__(self, probe: Probe, plane: Plane) -> None:
         self._probe, self._plane = probe, plane
@@ -89,8 +91,8 @@ class Watched:
             client.close()
 
 
-def _change_hands(plane: Plane, replicas: dict[str, Controller], how: signal.Signals) -> int:
-    """What the replica that decided exits with; another one is started instead of it."""
+def _replace_leader(plane: Plane, replicas: dict[str, Controller], how: signal.Signals) -> int:
+    """End the leader, start a replacement, and return the leader's exit code."""
     name = holder(plane)
     gone = replicas.pop(name)
     gone.process.send_signal(how)
@@ -101,7 +103,7 @@ def _change_hands(plane: Plane, replicas: dict[str, Controller], how: signal.Sig
 
 
 @pytest.mark.deadline(1500)
-def test_nobody_stops_three_replicas(
+def test_mutated_manifests_stop_none_of_three_replicas(
     stormy: Plane, record_property: Callable[[str, object], None]
 ) -> None:
     replicas = {name: stormy.controller(name) for name in NAMES}
@@ -116,7 +118,7 @@ def test_nobody_stops_three_replicas(
         for part, how in enumerate(ENDS):
             sent.send(SUBMISSIONS * (part + 1) // 3, part)
             if how is not None:
-                codes.append(_change_hands(stormy, replicas, how))
+                codes.append(_replace_leader(stormy, replicas, how))
     finally:
         took = watched.stop()
     seconds = time.monotonic() - began
@@ -130,16 +132,16 @@ def test_nobody_stops_three_replicas(
     record_property("counts", told)
     assert sent.found.problems == [], told
     assert sent.found.submissions >= SUBMISSIONS
-    # It is no storm before doors that are closed: much of it was taken in, and ran.
+    # Many of the submissions were accepted, so the replicas had to handle them.
     assert sent.found.counts["run accepted"] > SUBMISSIONS // 20
     assert sent.found.counts["edit accepted"] > 0
     stormy.until(lambda: all(each.get("status", {}).get("closed") for each in stormy.all("leases")))
-    all_is_well(stormy)
+    check_consistency(stormy)
     assert [each.stop() for each in replicas.values()] == [0, 0, 0]
 
 
 def _defects(plane: Plane) -> list[str]:
-    """Failures of our own that a replica has written down; what it says of manifests is no such."""
+    """Return the internal errors in the replicas' logs; complaints about manifests do not count."""
     found = []
     for path in plane.kubectl.home.glob("*.log"):
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -1,8 +1,8 @@
-"""The Containerfile, instruction by instruction, in a folder that stands for the image.
+"""The Containerfile, executed instruction by instruction in a folder that stands for the image.
 
-A builder would pull its base image first, which a test cannot rely on: this machine's Python stands
-for it. Everything else happens as it says: what is copied, the commands with what they fetch and
-compile, and at the end the entry point, without any file of the checkout, as the user it names.
+A builder would pull the base image first, but a test cannot rely on a registry, so this machine's
+Python stands for it. All else is done as the file says: files are copied, commands download and
+compile, and finally the entry point runs without any file of the checkout, as the user it names.
 """
 
 import json
@@ -31,7 +31,7 @@ PATIENCE_S = 1200
 
 @dataclass
 class Stage:
-    """A file system that is being made, and what whoever runs in it finds."""
+    """A file system that is being built, and the environment of commands in it."""
 
     root: Path
     folder: str = "/"
@@ -44,7 +44,7 @@ class Stage:
 
 
 class Builder:
-    """Does what each instruction says; one that it does not know is an error."""
+    """Executes the instructions of a Containerfile; an unknown instruction is an error."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -94,8 +94,8 @@ class Builder:
                 shutil.copy(found, target / found.name if to.endswith("/") else target)
 
     def _run(self, rest: str) -> None:
-        """Absolute paths of the image are those of its folder: a virtual environment knows its
-        own."""
+        """Run a command with the image's absolute paths replaced by those of its folder, because
+        a virtual environment contains its own path."""
         stage = self.stages[-1]
         self.commands.append(rest)
         command = rest.replace("/build/", f"{stage.root}/build/")
@@ -121,12 +121,12 @@ class Builder:
 
 
 def _ours(_folder: str, names: list[str]) -> set[str]:
-    """What a checkout has that its commit has not."""
+    """Return the names that a checkout has but its commit does not."""
     return {name for name in names if name in ("__pycache__", "leasehold-shim")}
 
 
 def _of_pip() -> dict[str, str]:
-    """Where packages come from here, as whoever runs the tests has it."""
+    """Return the environment variables that say where this machine gets packages from."""
     ours = ("PIP_", "SSL_", "REQUESTS_")
     return {
         name: value
@@ -137,20 +137,20 @@ def _of_pip() -> dict[str, str]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Not in pytest's own folder: as root, another user must be able to come."""
+    """A folder outside pytest's own: as root, another user needs access to it."""
     with tempfile.TemporaryDirectory(prefix="leasehold-image-") as root:
         Path(root).chmod(0o755)
         yield Path(root)
 
 
 @pytest.mark.deadline(2400)
-def test_it_builds_and_its_entry_point_starts(folder: Path) -> None:
+def test_containerfile_builds_and_entry_point_starts(folder: Path) -> None:
     builder = Builder(folder)
     image = builder.build(FILE.read_text(encoding="utf-8"))
     fetching = [each for each in " && ".join(builder.commands).split("&&") if "install" in each]
     assert all("--require-hashes" in each or "--no-index" in each for each in fetching), fetching
-    assert all("--no-deps" in each for each in fetching), fetching  # releases come by themselves
-    # The environment was made in the first stage, and moved; there are no other stages' files.
+    assert all("--no-deps" in each for each in fetching), fetching  # only the listed packages
+    # The environment was made in the first stage and copied; the image has nothing else of it.
     first = builder.stages[0].root
     assert sorted(each.name for each in image.root.iterdir()) == ["opt"]
     shutil.rmtree(first / "opt")
@@ -170,8 +170,11 @@ def test_it_builds_and_its_entry_point_starts(folder: Path) -> None:
 
 
 def _started(image: Stage, program: Path, *words: str) -> str:
-    """As its user, where this test may become another; nothing can be written, and nothing of the
-    checkout is known."""
+    """Run a program of the image and return its output.
+
+    If the test runs as root, the program runs as the image's user. It cannot write anything and
+    does not know the checkout.
+    """
     user, _, group = image.user.partition(":")
     [deployment] = [each for each in documents(Settings(image="x")) if each["kind"] == "Deployment"]
     pod = part(part(part(deployment, "spec"), "template"), "spec")

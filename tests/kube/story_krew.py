@@ -1,4 +1,5 @@
-"""`kubectl runs` as krew unpacks it: by the manifest's digest, and found by kubectl as a plugin."""
+"""`kubectl runs` as krew installs it: the manifest's digest is right, and kubectl finds the
+plugin."""
 
 import hashlib
 import os
@@ -11,7 +12,7 @@ import yaml
 from tests.apiserver.server import ROOT, program
 
 
-def test_what_is_packed_for_krew_is_a_plugin_of_kubectl(tmp_path: Path) -> None:
+def test_krew_package_works_as_kubectl_plugin(tmp_path: Path) -> None:
     uri = "https://example.com/kubectl-runs.tar.gz"
     words = [sys.executable, str(ROOT / "tools" / "krew.py"), "--out", str(tmp_path), "--uri", uri]
     subprocess.run(words, check=True, capture_output=True, timeout=240)
@@ -36,7 +37,7 @@ def test_what_is_packed_for_krew_is_a_plugin_of_kubectl(tmp_path: Path) -> None:
             check=True,
         )  # fmt: skip
         assert "runs" in done.stdout
-    # Without a cluster it says what is missing, and loads nothing of ours from elsewhere.
+    # Without a cluster the plugin says what is missing; it loads no code from outside the package.
     done = subprocess.run(
         [program("kubectl"), "runs", "list"], env=env, capture_output=True, text=True, timeout=60,
         check=False,

@@ -1,5 +1,5 @@
-"""A fleet of kwok's nodes, which somebody else wrote: gangs come and go while controllers are
-killed and nodes disappear."""
+"""A fleet of nodes simulated by kwok, an independent program: gangs start and end while the leader
+is killed and nodes are deleted."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ GPUS = 8
 
 @pytest.fixture
 def plane(cluster: Cluster, tmp_path: Path) -> Iterator[Plane]:
-    """Its nodes are kwok's."""
+    """A control plane whose nodes are simulated by kwok."""
     cluster.install()
     with (tmp_path / "kwok.log").open("w") as log:
         process = subprocess.Popen(
@@ -44,14 +44,14 @@ def _node(plane: Plane, name: str) -> None:
     labels = {"region": "us", "cluster": "gpu-a", "fabric.domain": "a", "gpu.flavor": "H100-80GB"}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
     assert plane.cluster.client.ask("POST", "/api/v1/nodes", body).status == 201
-    # Nobody's controller takes off the taint that a new node is given.
+    # No controller of this cluster removes the taint that a new node gets.
     patch = {"Content-Type": "application/merge-patch+json"}
     path = f"/api/v1/nodes/{name}"
     plane.cluster.client.ask("PATCH", path, b'{"spec":{"taints":null}}', headers=patch)
 
 
 def _crowded(plane: Plane) -> list[str]:
-    """Nodes with more GPUs in use than they have."""
+    """Return the nodes with more GPUs in use than they have."""
     used: Counter[str] = Counter()
     for pod in plane.pods():
         if pod["spec"].get("nodeName") and pod["status"]["phase"] in ("Pending", "Running"):
@@ -60,7 +60,7 @@ def _crowded(plane: Plane) -> list[str]:
 
 
 @pytest.mark.deadline(600)
-def test_gangs_come_and_go_while_controllers_and_nodes_are_lost(plane: Plane) -> None:
+def test_gangs_complete_while_leader_is_killed_and_nodes_are_deleted(plane: Plane) -> None:
     plane.patience_s = 240
     replicas = start(plane, "a", "b", "c")
     plane.until(lambda: len(plane.get("/api/v1/nodes")["items"]) == NODES)

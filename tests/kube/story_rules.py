@@ -1,5 +1,5 @@
-"""Every expression of the alerts and of the dashboard, read by Prometheus' own parser, asks for
-metrics and labels that a control plane on a real API server really told."""
+"""Every expression of the alerts and of the Grafana dashboard, parsed by Prometheus' own parser,
+uses metrics and labels that a control plane on a real API server has exported."""
 
 import json
 import re
@@ -17,11 +17,11 @@ from leasehold.adapters.kubernetes.install.monitoring import alerts_text
 from leasehold.core.facts import Closed
 from leasehold.sim.machines import NodeIs
 
-Told = dict[str, dict[str, set[str]]]  # of each metric the labels, and of these the values
+Exported = dict[str, dict[str, set[str]]]  # metric -> label -> values
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? [^ ]+$", re.MULTILINE)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-OF_SCRAPES = {"up": {"job": {"leasehold"}}}  # what Prometheus adds by itself
-OF_TARGETS = {"pod", "namespace", "job"}  # labels, too
+OF_SCRAPES = {"up": {"job": {"leasehold"}}}  # the metric that Prometheus adds by itself
+OF_TARGETS = {"pod", "namespace", "job"}  # the labels that Prometheus adds by itself
 
 
 def _rules() -> list[str]:
@@ -29,7 +29,7 @@ def _rules() -> list[str]:
     return [rule["expr"] for rule in group["rules"]]
 
 
-def _asked(texts: list[str]) -> list[Any]:
+def _parse(texts: list[str]) -> list[Any]:
     assert not [text for text in texts if "\n" in text]
     done = subprocess.run(
         [program("promql")], input="\n".join(texts) + "\n", capture_output=True, text=True,
@@ -41,9 +41,9 @@ def _asked(texts: list[str]) -> list[Any]:
 
 
 @pytest.fixture
-def told(plane: Plane) -> Told:
-    """What was told on a busy day."""
-    found: Told = {}
+def exported(plane: Plane) -> Exported:
+    """The metrics that a controller exported while Runs completed, failed and were preempted."""
+    found: Exported = {}
     plane.kubelets.add("n1", "n2", "n3")
     controller = plane.controller()
     lending = {"allow": True, "to": ["org:*"], "maxConcurrency": 8, "maxGPUHours": 1000}
@@ -58,7 +58,7 @@ def told(plane: Plane) -> Told:
         run = plane.until_phase(name, "Running")
         plane.exit_all(run["metadata"]["uid"], code)
     plane.until_phase("bad", "Failed")
-    # Paid by two, and then cut for somebody else.
+    # This Run is paid by two budgets and then preempted for another owner's Run.
     shared = job("shared", 24, funding=borrows, runtime={"checkpoint": "1m"})
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(shared))
     plane.until_phase("shared", "Running")
@@ -78,7 +78,7 @@ def told(plane: Plane) -> Told:
     return found
 
 
-def _scrape(controller: Controller, found: Told) -> None:
+def _scrape(controller: Controller, found: Exported) -> None:
     with urllib.request.urlopen(
         f"http://127.0.0.1:{controller.port}/metrics", timeout=30
     ) as answer:
@@ -103,17 +103,17 @@ def _budget(owner: str, gpus: int, **more: object) -> dict[str, object]:
     }
 
 
-def test_rules_and_panels_ask_for_what_is_told(told: Told) -> None:
-    told = {**told, **OF_SCRAPES}
+def test_rules_and_panels_use_only_exported_metrics_and_labels(exported: Exported) -> None:
+    exported = {**exported, **OF_SCRAPES}
     legal = {"reason": {str(each) for each in Closed}}
-    for each in _asked([*_rules(), *expressions()]):
+    for each in _parse([*_rules(), *expressions()]):
         words = each["expression"]
         assert each["error"] == "", words
         assert each["selectors"], words
         known: set[str] = set(OF_TARGETS)
         for selector in each["selectors"]:
-            assert selector["name"] in told, f"{words}: nobody tells {selector['name']}"
-            labels = told[selector["name"]]
+            assert selector["name"] in exported, f"{words}: no metric {selector['name']}"
+            labels = exported[selector["name"]]
             known |= set(labels)
             assert set(selector["labels"]) <= set(labels), words
             for label, value in selector["matchers"].items():
@@ -121,15 +121,15 @@ def test_rules_and_panels_ask_for_what_is_told(told: Told) -> None:
         assert set(each["grouped"]) <= known, words
 
 
-def test_legends_name_labels_that_their_lines_have(told: Told) -> None:
+def test_panel_legends_name_only_labels_of_their_series(exported: Exported) -> None:
     panels = [panel for _, row in ROWS for panel in row]
-    for panel, each in zip(panels, _asked([panel.expression for panel in panels]), strict=True):
+    for panel, each in zip(panels, _parse([panel.expression for panel in panels]), strict=True):
         named = set(re.findall(r"\{\{(\w+)\}\}", panel.legend))
         kept = set(each["grouped"]) or {label for selector in each["selectors"]
-                                        for label in told[selector["name"]]}  # fmt: skip
+                                        for label in exported[selector["name"]]}  # fmt: skip
         assert named <= kept | OF_TARGETS, panel.title
 
 
-def test_the_parser_refuses_what_prometheus_would() -> None:
-    [found] = _asked(["sum by (le) (rate(x_bucket[5m])"])
+def test_parser_refuses_malformed_expression() -> None:
+    [found] = _parse(["sum by (le) (rate(x_bucket[5m])"])
     assert "unclosed" in found["error"]

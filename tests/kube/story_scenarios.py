@@ -1,5 +1,5 @@
-"""Every scenario file on a real API server, with the controllers on the story's time: each holds,
-and its ledger is to the byte what it is in memory."""
+"""Every scenario file on a real API server, with the controllers on simulated time: its
+expectations hold, and its ledger is byte for byte the one of the in-memory store."""
 
 from pathlib import Path
 
@@ -13,7 +13,9 @@ STORIES = sorted(FOLDER.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", STORIES, ids=[path.stem for path in STORIES])
-def test_it_holds(cluster: Cluster, path: Path, tmp_path: Path) -> None:
+def test_scenario_holds_on_cluster_with_same_ledger_as_in_memory(
+    cluster: Cluster, path: Path, tmp_path: Path
+) -> None:
     told: list[str] = []
     there, here = tmp_path / "there", tmp_path / "here"
     outcome = run_scenario(path, store="kube", cluster=cluster.context, out=there, echo=told.append)

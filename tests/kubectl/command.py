@@ -1,4 +1,4 @@
-"""Runs kubectl commands as a person would, and says what they printed."""
+"""Runs kubectl commands and returns what they printed."""
 
 import os
 import subprocess
@@ -22,13 +22,13 @@ class Printed:
 
     @property
     def rows(self) -> list[list[str]]:
-        """The cells of a table that was printed, without its header."""
+        """The cells of the printed table, without its header."""
         return [line.split() for line in self.out.splitlines()[1:]]
 
 
 class Kubectl:
     def __init__(self, path: Path, kubeconfig: Path, home: Path) -> None:
-        """Discovery begins anew: each has an empty cache of its own."""
+        """Each instance has its own empty discovery cache."""
         self._path = path
         self.home = home
         self.env = {
@@ -52,7 +52,7 @@ class Kubectl:
         return Printed(found.returncode, found.stdout, found.stderr)
 
     def ok(self, *words: str, **env: str) -> str:
-        """What it printed; it must have worked."""
+        """Run a command that must succeed, and return what it printed."""
         found = self(*words, **env)
         assert found.code == 0, f"kubectl {' '.join(words)}: {found.err}{found.out}"
         return found.out
@@ -73,7 +73,7 @@ class Kubectl:
 
 
 class Background:
-    """A command that goes on, such as a watch; its lines are collected as they come."""
+    """A command that does not end by itself, such as a watch; its lines are collected."""
 
     def __init__(self, words: list[str], env: dict[str, str]) -> None:
         self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A real kubectl, found or built once, with a home of its own for each test."""
+"""Fixtures: a real kubectl, found or built once, with its own home folder for each test."""
 
 import os
 import subprocess

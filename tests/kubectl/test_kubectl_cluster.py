@@ -1,4 +1,4 @@
-"""kubectl on what is not ours: namespaces, nodes, pods, events, and questions of rights."""
+"""kubectl on objects of Kubernetes: namespaces, nodes, pods, events and access reviews."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ def make_pod(facade: Facade, name: str, on: str) -> None:
     facade.run(facade.store.patch_status("Pod", "vision", name, {"phase": "Running"}, version=None))
 
 
-def test_namespaces_come_and_go_with_what_is_in_them(kubectl: Kubectl) -> None:
+def test_kubectl_creates_namespace_and_deletes_it_with_its_runs(kubectl: Kubectl) -> None:
     assert "created" in kubectl.ok("create", "ns", "passing")
     inside = run("r")
     inside["metadata"] = {"name": "r", "namespace": "passing"}
@@ -31,7 +31,7 @@ def test_namespaces_come_and_go_with_what_is_in_them(kubectl: Kubectl) -> None:
     assert kubectl("create", "ns", "Not_A_Name").code == 1
 
 
-def test_cordon_taint_drain(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_cordons_taints_and_drains_a_node(kubectl: Kubectl, facade: Facade) -> None:
     facade.ask("POST", "/api/v1/nodes", node("n9"), caller=SYSTEM)
     make_pod(facade, "d1", "n9")
 
@@ -47,7 +47,7 @@ def test_cordon_taint_drain(kubectl: Kubectl, facade: Facade) -> None:
     assert "d1" in kubectl.ok("describe", "node", "n9")
 
     def play_agent() -> None:
-        """Ends the pod when it is asked to, as a node does."""
+        """End the pod when its deletion is requested, as a node does."""
         due = time.monotonic() + DEADLINE_S
         while time.monotonic() < due:
             obj = facade.ask("GET", f"{PODS}/d1").json
@@ -66,7 +66,9 @@ def test_cordon_taint_drain(kubectl: Kubectl, facade: Facade) -> None:
     assert kubectl("get", "nodes", "n9").rows[0][1] == "Ready,SchedulingDisabled"
 
 
-def test_what_a_pod_cannot_have_is_refused_in_a_sentence(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_debug_and_exec_are_refused_with_explanation(
+    kubectl: Kubectl, facade: Facade
+) -> None:
     make_pod(facade, "bugged", "n1")
     facade.ask("POST", "/api/v1/nodes", node("n8"), caller=SYSTEM)
 
@@ -82,7 +84,7 @@ def test_what_a_pod_cannot_have_is_refused_in_a_sentence(kubectl: Kubectl, facad
         assert says in done.err, (words, done.err)
 
 
-def test_a_run_is_not_scaled_but_grown(kubectl: Kubectl) -> None:
+def test_kubectl_scale_of_a_run_is_refused_and_names_runs_grow(kubectl: Kubectl) -> None:
     kubectl.ok("create", "-f", kubectl.file(run("scaled")))
 
     done = kubectl("scale", "run", "scaled", "-n", "vision", "--replicas=4")
@@ -92,7 +94,9 @@ def test_a_run_is_not_scaled_but_grown(kubectl: Kubectl) -> None:
     assert "kubectl runs grow" in done.err
 
 
-def test_taints_are_looked_at(kubectl: Kubectl, facade: Facade) -> None:
+def test_invalid_edits_of_a_node_are_refused_with_field_path(
+    kubectl: Kubectl, facade: Facade
+) -> None:
     facade.ask("POST", "/api/v1/nodes", node("n7"), caller=SYSTEM)
     for patch, path in (
         ('{"spec":{"taints":"x"}}', "spec.taints"),
@@ -111,7 +115,7 @@ def test_taints_are_looked_at(kubectl: Kubectl, facade: Facade) -> None:
     assert kubectl.ok("get", "node", "n7", "-o", "jsonpath={.spec}") in ("", "{}")
 
 
-def test_logs(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_logs_shows_and_follows_output_of_a_pod(kubectl: Kubectl, facade: Facade) -> None:
     make_pod(facade, "talker", "n1")
 
     assert kubectl.ok("logs", "talker") == "one\ntwo\nthree\n"
@@ -128,7 +132,9 @@ def test_logs(kubectl: Kubectl, facade: Facade) -> None:
     assert "container side is not valid" in wrong.err
 
 
-def test_pods(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_lists_and_deletes_pods_but_cannot_run_one(
+    kubectl: Kubectl, facade: Facade
+) -> None:
     make_pod(facade, "shown", "n1")
 
     listed = kubectl("get", "pods", "-o", "wide", "--field-selector", "spec.nodeName=n1")
@@ -145,7 +151,7 @@ def test_pods(kubectl: Kubectl, facade: Facade) -> None:
     assert "not found" in kubectl("get", "pod", "shown").err
 
 
-def test_events(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_shows_events_of_a_run(kubectl: Kubectl, facade: Facade) -> None:
     kubectl.ok("create", "-f", kubectl.file(run("told")))
     about = facade.ask("GET", "/apis/rq.davidlangworthy.io/v1/namespaces/vision/runs/told").json
     event = {
@@ -177,7 +183,7 @@ def test_events(kubectl: Kubectl, facade: Facade) -> None:
     assert "8 GPUs on n1" not in kubectl.ok("events", "--for", "run/other")
 
 
-def test_who_am_i_and_what_may_i(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_auth_shows_user_and_rights(kubectl: Kubectl, facade: Facade) -> None:
     ann = {"KUBECONFIG": str(facade.kubeconfig(ANN))}
 
     assert "ann" in kubectl.ok("auth", "whoami", **ann)
@@ -208,7 +214,7 @@ def _without_token(kubectl: Kubectl) -> str:
     return str(path)
 
 
-def test_completion_of_names(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_completes_names_of_runs_and_namespaces(kubectl: Kubectl, facade: Facade) -> None:
     kubectl.ok("create", "-f", kubectl.file(run("completed-name")))
 
     assert "completed-name" in kubectl.ok("__complete", "get", "runs", "")

@@ -1,4 +1,4 @@
-"""kubectl writes and reads our objects: every command of the issue, with the real binary."""
+"""kubectl writes and reads leasehold's objects, with the real binary."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from tests.kubectl.command import Kubectl
 from tests.rest.facade import DEADLINE_S, RUNS, SYSTEM, Facade, budget, lease, run
 
 
-def test_what_there_is(kubectl: Kubectl) -> None:
+def test_kubectl_discovers_version_and_resources(kubectl: Kubectl) -> None:
     assert "Server Version: v1.36.0+leasehold" in kubectl.ok("version")
     listed = kubectl.ok("api-resources", "--no-headers")
     names = {line.split()[0]: line for line in listed.splitlines()}
@@ -20,7 +20,7 @@ def test_what_there_is(kubectl: Kubectl) -> None:
     assert "control plane is running at https://127.0.0.1" in kubectl.ok("cluster-info")
 
 
-def test_apply_twice_and_change(kubectl: Kubectl) -> None:
+def test_kubectl_apply_and_diff_follow_changes_of_a_file(kubectl: Kubectl) -> None:
     path = kubectl.file(run("applied"))
 
     assert "created" in kubectl.ok("apply", "-f", path)
@@ -35,10 +35,10 @@ def test_apply_twice_and_change(kubectl: Kubectl) -> None:
     assert "configured" in kubectl.ok("apply", "-f", changed)
     assert kubectl.ok(*read) == "1h"
     assert "configured" in kubectl.ok("apply", "-f", path)
-    assert kubectl.ok(*read) == "", "what is no longer in the file is removed"
+    assert kubectl.ok(*read) == "", "fields that are no longer in the file are removed"
 
 
-def test_server_side_apply(kubectl: Kubectl) -> None:
+def test_kubectl_server_side_apply_reports_conflicts_and_drops_fields(kubectl: Kubectl) -> None:
     path = kubectl.file(run("ssa", runtime={"maxDuration": "8h"}))
 
     assert "serverside-applied" in kubectl.ok("apply", "--server-side", "-f", path)
@@ -52,10 +52,10 @@ def test_server_side_apply(kubectl: Kubectl) -> None:
     read = ("get", "run", "ssa", "-o", "jsonpath={.spec.runtime.maxDuration}")
     assert kubectl.ok(*read) == "8h"
     kubectl.ok("apply", "--server-side", "-f", kubectl.file(run("ssa")))
-    assert kubectl.ok(*read) == "", "what its manager no longer names is removed"
+    assert kubectl.ok(*read) == "", "fields that the manager no longer names are removed"
 
 
-def test_create_edit_replace_patch_label(kubectl: Kubectl) -> None:
+def test_kubectl_creates_edits_replaces_patches_and_labels_a_run(kubectl: Kubectl) -> None:
     path = kubectl.file(run("edited", runtime={"maxDuration": "8h"}))
     kubectl.ok("create", "-f", path)
     again = kubectl("create", "-f", path)
@@ -89,7 +89,7 @@ def test_create_edit_replace_patch_label(kubectl: Kubectl) -> None:
     assert kubectl("get", "runs", "-l", "tier=gold").err.startswith("No resources")
 
 
-def test_a_mistake_is_told_with_its_place(kubectl: Kubectl) -> None:
+def test_kubectl_create_shows_each_mistake_with_field_path(kubectl: Kubectl) -> None:
     wrong = run("wrong", sparesPerGroup=-1, gang="Pack")
     told = kubectl("create", "-f", kubectl.file(wrong))
     assert told.code == 1
@@ -108,7 +108,7 @@ def test_a_mistake_is_told_with_its_place(kubectl: Kubectl) -> None:
     assert 'namespaces "nowhere" not found' in kubectl("create", "-f", kubectl.file(nowhere)).err
 
 
-def test_a_budget_that_can_never_be_used_up_is_warned_about(kubectl: Kubectl) -> None:
+def test_kubectl_warns_of_budget_that_can_never_be_used_up(kubectl: Kubectl) -> None:
     envelope = {
         "name": "west",
         "flavor": "H100-80GB",
@@ -123,7 +123,7 @@ def test_a_budget_that_can_never_be_used_up_is_warned_about(kubectl: Kubectl) ->
     assert "Warning: spec.envelopes[0].maxGPUHours: 1000" in told.err
 
 
-def test_dry_runs_leave_no_trace(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_dry_runs_write_nothing(kubectl: Kubectl, facade: Facade) -> None:
     path = kubectl.file(run("dry"))
     before = facade.store.version
 
@@ -144,7 +144,7 @@ def test_dry_runs_leave_no_trace(kubectl: Kubectl, facade: Facade) -> None:
     assert facade.store.version == before
 
 
-def test_reading_in_every_form(kubectl: Kubectl) -> None:
+def test_kubectl_reads_runs_in_every_output_format(kubectl: Kubectl) -> None:
     kubectl.ok("create", "-f", kubectl.file(run("read")))
 
     table = kubectl("get", "runs", "read")
@@ -166,7 +166,7 @@ def test_reading_in_every_form(kubectl: Kubectl) -> None:
     assert kubectl.ok("get", "--raw", "/readyz") == "ok"
 
 
-def test_leases_by_node(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_selects_leases_by_node_and_state(kubectl: Kubectl, facade: Facade) -> None:
     leases = "/apis/rq.davidlangworthy.io/v1/leases"
     for name, node in (("a-1-0", "n17-04"), ("a-1-1", "n17-05")):
         assert facade.ask("POST", leases, lease(name, node), caller=SYSTEM).status == 201
@@ -183,7 +183,7 @@ def test_leases_by_node(kubectl: Kubectl, facade: Facade) -> None:
     assert "the ledger writes them" in refused.err
 
 
-def test_explain(kubectl: Kubectl) -> None:
+def test_kubectl_explain_describes_fields(kubectl: Kubectl) -> None:
     told = kubectl.ok("explain", "run.spec.malleable")
     assert "Makes the run elastic" in told
     assert "minTotalGPUs\t<integer> -required-" in told
@@ -192,7 +192,7 @@ def test_explain(kubectl: Kubectl) -> None:
         assert "FIELDS:" in kubectl.ok("explain", path)
 
 
-def test_deletion_waits_for_finalizers(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_delete_waits_for_finalizers(kubectl: Kubectl, facade: Facade) -> None:
     held = run("held")
     held["metadata"]["finalizers"] = ["rq.davidlangworthy.io/leases-closed"]  # type: ignore[index]
     assert facade.ask("POST", RUNS, held, caller=SYSTEM).status == 201
@@ -201,7 +201,7 @@ def test_deletion_waits_for_finalizers(kubectl: Kubectl, facade: Facade) -> None
     due = time.monotonic() + DEADLINE_S
     while "deletionTimestamp" not in (obj := facade.ask("GET", f"{RUNS}/held").json)["metadata"]:
         assert time.monotonic() < due
-    assert obj["metadata"]["finalizers"], "it is not the user's to remove"
+    assert obj["metadata"]["finalizers"], "a user cannot remove this finalizer"
     obj["metadata"]["finalizers"] = []
     assert facade.ask("PUT", f"{RUNS}/held", obj, caller=SYSTEM).status == 200
     assert deleting.wait() == 0
@@ -214,7 +214,7 @@ def test_deletion_waits_for_finalizers(kubectl: Kubectl, facade: Facade) -> None
     )
 
 
-def test_waiting_for_a_condition(kubectl: Kubectl, facade: Facade) -> None:
+def test_kubectl_wait_ends_when_condition_holds(kubectl: Kubectl, facade: Facade) -> None:
     kubectl.ok("create", "-f", kubectl.file(run("waited")))
     timed_out = kubectl("wait", "--for=condition=Running", "run/waited", "--timeout=1s")
     assert timed_out.code == 1
@@ -236,7 +236,7 @@ def test_waiting_for_a_condition(kubectl: Kubectl, facade: Facade) -> None:
     kubectl.ok("wait", "--for=delete", "run/waited", "--timeout=20s")
 
 
-def test_watching(kubectl: Kubectl) -> None:
+def test_kubectl_watch_shows_changes_and_selector_events(kubectl: Kubectl) -> None:
     kubectl.ok("create", "-f", kubectl.file(run("w1")))
     one = kubectl.start("get", "run", "w1", "-w")
     many = kubectl.start("get", "runs", "-w", "-l", "seen=yes", "--output-watch-events")

@@ -1,5 +1,5 @@
-"""One fleet for all stories: a kubelet takes a while to come up, and nothing a story does to it is
-beyond repair."""
+"""One fleet for all tests: a kubelet takes a while to start, and each test repairs what it has
+broken."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ retry.backoff: 1s
 
 @pytest.fixture(autouse=True)
 def _swept() -> Iterator[None]:
-    """A controller that is stopped behind a gate leaves connections there."""
+    """Collect the connections that a controller has left at a gate."""
     yield
     sweep()
 

@@ -1,4 +1,4 @@
-"""An image for containers, made of Debian's static busybox: no registry is asked for anything."""
+"""A container image made of Debian's static busybox, so that no registry is needed."""
 
 import hashlib
 import io
@@ -9,14 +9,14 @@ from pathlib import Path
 BUSYBOX = Path("/bin/busybox")
 JOB = "leasehold.test/job:1"
 PAUSE = "leasehold.test/pause:1"
-PUBLIC = "busybox:1.36"  # what documents call it
+PUBLIC = "busybox:1.36"  # its name in the documentation
 _COMMANDS = ("sh", "cat", "date", "echo", "env", "nc", "nslookup", "sleep", "test", "true", "wget")
 _FILES = {"etc/passwd": b"root:x:0:0:root:/:/bin/sh\n", "etc/group": b"root:x:0:\n"}
 
 
 def write_image(path: Path) -> None:
-    """A docker-archive with one layer, under the names of what jobs run and of what holds a
-    pod's namespaces."""
+    """Write a docker-archive with one layer, tagged as the image of jobs and as the pause image
+    that holds a pod's namespaces."""
     layer = _layer()
     layer_id = hashlib.sha256(layer).hexdigest()
     config = json.dumps(

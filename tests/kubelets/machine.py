@@ -1,8 +1,8 @@
 """A machine of a fleet: containerd, a kubelet and a device plugin in one mount namespace.
 
-The folder in which kubelets and device plugins meet cannot be configured, so each machine has its
-own /var/lib/kubelet. Pods get addresses of the machine's own bridge; between bridges the kernel
-routes.
+The folder through which a kubelet finds device plugins cannot be configured, so each machine has
+its own /var/lib/kubelet. Pods get addresses of the machine's own bridge; the kernel routes between
+bridges.
 """
 
 import json
@@ -18,15 +18,15 @@ import yaml
 from tests.apiserver.server import program
 from tests.kubelets.image import PAUSE
 
-NAMES_AT = "10.77.0.53"  # where names are answered; `inside` gives us this address
+NAMES_AT = "10.77.0.53"  # the address of the DNS server, which `inside` configures
 PORT = 10250
 PATIENCE_S = 60
-# A kubelet ends, and removes the logs of, whatever it does not know.
+# A kubelet stops containers that it does not know and removes their logs.
 _OWN_PLACES = ("/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers")
 
 
 class Machine:
-    """`kubelet` can be stopped and started again; what runs in containers goes on meanwhile."""
+    """A machine whose kubelet can be stopped and started again while its containers go on."""
 
     def __init__(self, name: str, number: int, *, gpus: int, logs: Path) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Machine:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, kubeconfig: Path, image: Path) -> None:
-        """With an empty disk, whatever was on it before."""
+        """Start the machine with an empty disk."""
         if not self._starts:
             self._make_bridge()
         self._starts += 1
@@ -76,11 +76,11 @@ class Machine:
         )  # fmt: skip
 
     def stop_kubelet(self) -> None:
-        """As a machine does that nobody can reach: its containers know nothing of it."""
+        """Stop only the kubelet, as if the machine were unreachable; its containers go on."""
         self._kill("kubelet")
 
     def lose_power(self) -> None:
-        """Everything on it ends at once; shims that nobody is left to tell their end go with it."""
+        """Kill everything on the machine at once, including the shims of its containers."""
         for name in list(self._running):
             self._kill(name)
         for pid in [*self._pids(), *self._shims()]:
@@ -92,7 +92,7 @@ class Machine:
         return path.read_text(encoding="utf-8", errors="replace")[-6000:] if path.exists() else ""
 
     def _shims(self) -> list[int]:
-        """They name the socket of their containerd."""
+        """Return the ids of this machine's shims; their command lines name its containerd."""
         found = []
         for place in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):

@@ -1,5 +1,5 @@
-"""Answers names of headless Services, as a cluster's DNS does, from the endpoints that the API
-server knows: `HOST.SERVICE.NAMESPACE.svc.cluster.local`, and nothing else.
+"""A DNS server for names of headless Services, `HOST.SERVICE.NAMESPACE.svc.cluster.local`, and for
+nothing else. Like a cluster's DNS, it answers from the endpoints that the API server knows.
 """
 
 import socket
@@ -15,7 +15,7 @@ _TTL_S = 1
 
 
 class Names:
-    """`ask` gets a path of the API server as JSON."""
+    """The DNS server. `ask` gets a path of the API server as JSON."""
 
     def __init__(self, address: str, ask: Callable[[str], Any]) -> None:
         self._ask = ask
@@ -56,11 +56,14 @@ class Names:
             if endpoint.get("hostname") == host
             for address in endpoint["addresses"]
         ]
-        return found or self._late(host, service, namespace)
+        return found or self._future_addresses(host, service, namespace)
 
-    def _late(self, host: str, service: str, namespace: str) -> list[str]:
-        """What the endpoints will be. Who makes them puts a Service off whose slices it has just
-        changed ("informer cache is out of date"), at times for minutes."""
+    def _future_addresses(self, host: str, service: str, namespace: str) -> list[str]:
+        """Return the addresses that the endpoints will have.
+
+        The endpoint controller postpones a Service whose slices it has just changed ("informer
+        cache is out of date"), sometimes for minutes.
+        """
         spec = self._ask(f"/api/v1/namespaces/{namespace}/services/{service}").get("spec", {})
         if spec.get("clusterIP") != "None" or not spec.get("publishNotReadyAddresses"):
             return []
@@ -75,7 +78,7 @@ class Names:
 
 
 def _question(query: bytes) -> tuple[str, int, int]:
-    """The name, the type, and where the question ends."""
+    """Return the name, the type, and the position where the question ends."""
     labels, at = [], 12
     while length := query[at]:
         labels.append(query[at + 1 : at + 1 + length].decode())
@@ -86,7 +89,7 @@ def _question(query: bytes) -> tuple[str, int, int]:
 def _answer(query: bytes, end: int, addresses: list[str], *, is_known: bool) -> bytes:
     flags = 0x8580 | (0 if is_known else _NO_SUCH_NAME)
     head = query[:2] + struct.pack("!HHHHH", flags, 1, len(addresses), 0, 0)
-    # Each record names what the question named, by its place in the message.
+    # Each record refers to the name in the question, by its position in the message.
     records = b"".join(
         b"\xc0\x0c" + struct.pack("!HHIH", _A, _IN, _TTL_S, 4) + socket.inet_aton(each)
         for each in addresses

@@ -1,4 +1,4 @@
-"""A cluster whose machines are real, with leasehold on it."""
+"""A cluster with real kubelets and with leasehold installed."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.plane import Plane, free_port, job
 
 GPUS = 4  # of each machine
-SHARED = "/run/leasehold/shared"  # what a fleet's file system is to its machines
+SHARED = "/run/leasehold/shared"  # stands for the fleet's shared file system
 CONTROLLERS = (
     "node-lifecycle-controller", "garbage-collector-controller", "endpointslice-controller",
     "disruption-controller", "pod-garbage-collector-controller", "namespace-controller",
@@ -21,7 +21,8 @@ CONTROLLERS = (
 
 
 class Site(Plane):
-    """Kubelets, what Kubernetes itself does about nodes and pods, names, and one controller."""
+    """Kubelets, Kubernetes' controllers for nodes and pods, a DNS server, and one controller of
+    leasehold."""
 
     patience_s = 180
 
@@ -54,7 +55,7 @@ class Site(Plane):
         self.decider = self.answering()
 
     def is_ready(self, name: str) -> bool:
-        """It says so, and that it has GPUs."""
+        """Return whether the node is Ready and reports its GPUs."""
         nodes = {each["metadata"]["name"]: each for each in self.get("/api/v1/nodes")["items"]}
         status = nodes[name]["status"] if name in nodes else {}
         said = [each["status"] for each in status.get("conditions", []) if each["type"] == "Ready"]
@@ -68,7 +69,7 @@ class Site(Plane):
         return self.kubectl.ok("runs", *words)
 
     def pods_of(self, run: str) -> list[Any]:
-        """By rank; those that are leaving, too."""
+        """Return the pods of a run by rank, including those that are being deleted."""
         mine = [pod for pod in self.pods()
                 if pod["metadata"]["labels"].get("rq.davidlangworthy.io/run") == run]  # fmt: skip
         return sorted(mine, key=lambda pod: str(pod["metadata"]["name"]))
@@ -77,17 +78,17 @@ class Site(Plane):
         return [each for each in self.all("leases") if each["spec"]["runRef"]["name"] == run]
 
     def closings(self, run: str) -> list[str]:
-        """Why the leases of it that are closed were."""
+        """Return the closure reasons of the run's closed leases, sorted."""
         states = [each.get("status", {}) for each in self.leases_of(run)]
         return sorted(each["closureReason"] for each in states if each.get("closed"))
 
     def story(self) -> object:
-        """Also what each container said, and which names were asked for."""
+        """Return also the log of each container and the DNS names that were asked for."""
         said = [self.kubectl("logs", "-n", "team", pod["metadata"]["name"]) for pod in self.pods()]
         states = self.kubectl("get", "pods,nodes", "-A", "-o", "wide").out
         return "\n".join([str(super().story()), states, *map(str, said), *self.names.asked[-20:]])
 
-    def is_consistent(self) -> None:
+    def check_consistency(self) -> None:
         for words, said in ((("ledger", "verify"), "ledger verify: ok"), (("audit",), "audit: ok")):
             found = self.leasehold(*words, "--kubeconfig", str(self.cluster.kubeconfig()))
             assert found.stdout.startswith(said), found.stdout + found.stderr
@@ -123,8 +124,10 @@ class Site(Plane):
 def shell_job(
     name: str, gpus: int, script: str, *, image: str = JOB, before: str = "", **spec: object
 ) -> dict[str, object]:
-    """A Run whose pods run a shell script, after another one that prepares them if there is one,
-    with the fleet's file system at /shared."""
+    """Return a Run whose pods run a shell script, with the shared file system at /shared.
+
+    `before` is the script of an init container, if there should be one.
+    """
     container = {
         "name": "main",
         "image": image,
@@ -145,7 +148,7 @@ def shell_job(
 
 
 def foreign_pod(name: str, node: str, gpus: int) -> dict[str, object]:
-    """Somebody else's, which some other scheduler has put there."""
+    """Return a pod that another scheduler has placed on a node."""
     resources = {"limits": {"nvidia.com/gpu": str(gpus)}}
     container = {
         "name": "main", "image": JOB, "imagePullPolicy": "IfNotPresent", "resources": resources,

@@ -1,5 +1,5 @@
-"""Runs on real kubelets, from `kubectl apply` to leases that are closed: one that just runs, one
-whose ranks meet, and one whose image is not to be had."""
+"""Runs on real kubelets, from `kubectl apply` to closed leases: a plain one, one whose ranks
+connect to each other, one that starts slowly, and one whose image does not exist."""
 
 import json
 import urllib.request
@@ -14,7 +14,7 @@ def _money(fleet: Site) -> None:
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(budget()))
 
 
-def test_a_run_is_paid_for_run_in_containers_and_accounted_for(fleet: Site) -> None:
+def test_run_completes_in_containers_and_is_accounted(fleet: Site) -> None:
     script = "echo rank $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 10"
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(shell_job("train", 8, script)))
     fleet.until_phase("train", "Running")
@@ -28,7 +28,7 @@ def test_a_run_is_paid_for_run_in_containers_and_accounted_for(fleet: Site) -> N
     assert [each["exitCode"] for each in ended] == [0, 0]
     leases = fleet.leases_of("train")
     assert fleet.closings("train") == ["Completed", "Completed"]
-    # A lease ends when its container did, by the kubelet's clock.
+    # A lease ends when its container ended, by the kubelet's clock.
     assert {each["status"]["endTime"][:19] for each in leases} <= {
         each["finishedAt"][:19] for each in ended
     }
@@ -42,10 +42,10 @@ def test_a_run_is_paid_for_run_in_containers_and_accounted_for(fleet: Site) -> N
     ) as answer:
         metrics = bytes(answer.read()).decode()
     assert 'leasehold_leases_closed_total{reason="Completed"} 2.0' in metrics
-    fleet.is_consistent()
+    fleet.check_consistency()
 
 
-def test_ranks_meet_by_a_name_that_the_cluster_answers(fleet: Site) -> None:
+def test_ranks_find_rank_zero_by_dns_name(fleet: Site) -> None:
     script = """
 if [ $NODE_RANK = 0 ]; then
     echo "rank 0 heard: $(nc -l -p $MASTER_PORT)"
@@ -59,7 +59,7 @@ fi
     assert any(name.startswith("g0-p0.run-meeting-") for name in fleet.names.asked)
 
 
-def test_what_a_pod_takes_to_start_is_paid_for_and_no_work(fleet: Site) -> None:
+def test_time_to_start_a_pod_is_reported_as_starting_not_as_work(fleet: Site) -> None:
     made = shell_job("slow", 4, "sleep 2", before="sleep 5")
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(made))
     fleet.until_phase("slow", "Completed")
@@ -76,12 +76,12 @@ def test_what_a_pod_takes_to_start_is_paid_for_and_no_work(fleet: Site) -> None:
     assert starting + work == row["gpuMs"]
 
 
-def test_an_image_that_does_not_exist_is_told_and_given_up(fleet: Site) -> None:
+def test_run_with_missing_image_shows_kubelet_message_and_fails(fleet: Site) -> None:
     made = shell_job(
         "typo", 8, "true", image="leasehold.test/no-such:1", runtime={"startTimeout": "15s"}
     )
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(made))
-    # While there is hope the Run says what the kubelet says.
+    # Until the start times out, the Run shows the kubelet's message.
     fleet.until(lambda: "no-such" in _condition(fleet, "typo", "Starting"))
     run = fleet.until_phase("typo", "Failed")
     assert "no-such" in json.dumps(run["status"]["conditions"])
@@ -91,7 +91,7 @@ def test_an_image_that_does_not_exist_is_told_and_given_up(fleet: Site) -> None:
     assert "no-such" in fleet.runs("explain", "typo", "-n", "team")
     fleet.until(lambda: "no-such" in fleet.kubectl.ok("events", "--for=run/typo", "-n", "team"))
     fleet.kubectl.ok("delete", "run", "typo", "-n", "team")
-    fleet.is_consistent()
+    fleet.check_consistency()
 
 
 def _condition(fleet: Site, run: str, kind: str) -> str:

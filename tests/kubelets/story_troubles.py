@@ -1,4 +1,5 @@
-"""What befalls Runs on real kubelets: exits, silence, a dead machine, a drain, and other people."""
+"""Faults on real kubelets: exit codes, a silent kubelet, a dead machine, a preemption, a drain, and
+foreign pods."""
 
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from tests.kubelets.site import SHARED, Site, foreign_pod, shell_job
 from tests.kubernetes.gate import Gate
 from tests.kubernetes.plane import budget
 
-# Counts up on the shared file system, and goes on where an earlier attempt stopped.
+# Counts up in a file on the shared file system, and continues where an earlier attempt stopped.
 COUNTING = """
 count=$(cat /shared/{name} 2>/dev/null || echo 0)
 echo attempt $LEASEHOLD_ATTEMPT goes on from $count
@@ -40,7 +41,7 @@ def _money(fleet: Site) -> None:
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(budget(), others))
 
 
-def test_an_exit_code_uses_a_retry_and_is_told(fleet: Site) -> None:
+def test_failing_exit_code_uses_a_retry(fleet: Site) -> None:
     script = "echo attempt $LEASEHOLD_ATTEMPT; test $LEASEHOLD_ATTEMPT = 2 || exit 3"
     made = shell_job("retried", 4, script, runtime={"retries": 1})
     state = "{.status.containerStatuses[*].state.terminated.exitCode}"
@@ -56,13 +57,13 @@ def test_an_exit_code_uses_a_retry_and_is_told(fleet: Site) -> None:
     assert "attempt 1" in fleet.runs("logs", "retried", "-n", "team", "--previous")
     codes.until(lambda lines: {"exit=3;", "exit=0;"} <= set(lines))
     codes.stop()
-    fleet.is_consistent()
+    fleet.check_consistency()
 
 
-def test_a_silent_kubelet_changes_nothing_and_a_fenced_node_hands_over_to_its_spare(
+def test_silent_kubelet_changes_nothing_and_fenced_node_swaps_to_spare(
     fleet: Site,
 ) -> None:
-    # A spare lies only where no other scheduler would take its GPUs.
+    # Spares are placed only on nodes that other schedulers do not use.
     fleet.kubectl.ok("taint", "node", "--all", f"{FLEET}=:NoSchedule")
     made = counting("spared", 4, sparesPerGroup=4, runtime=CHECKPOINTS)
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(made))
@@ -74,10 +75,10 @@ def test_a_silent_kubelet_changes_nothing_and_a_fenced_node_hands_over_to_its_sp
     fleet.until(lambda: not fleet.is_ready(node))
     before = count("spared")
     time.sleep(3)
-    assert count("spared") > before  # nobody told it to stop
+    assert count("spared") > before  # the container goes on
     assert fleet.run("spared")["status"]["attempt"] == 1
     assert fleet.closings("spared") == []
-    # Now it is known to be dead, and somebody says so.
+    # Now the machine is dead, and an operator fences its node.
     machine.lose_power()
     said = fleet.leasehold("fence", node, "--force")
     assert said.returncode == 0, said.stderr
@@ -88,20 +89,20 @@ def test_a_silent_kubelet_changes_nothing_and_a_fenced_node_hands_over_to_its_sp
     fleet.until(lambda: count("spared") > held)
     assert fleet.closings("spared") == ["NodeFailure", "Swap"]
     fleet.kubectl.ok("delete", "run", "spared", "-n", "team")
-    fleet.is_consistent()
+    fleet.check_consistency()
     fleet.power_on(node)
     assert fleet.leasehold("fence", node, "--undo").returncode == 0
     fleet.kubectl.ok("taint", "node", "--all", f"{FLEET}-")
     fleet.until(lambda: fleet.is_ready(node))
 
 
-def test_a_run_that_is_preempted_by_a_reservation_resumes_from_its_checkpoint(
+def test_preempted_run_resumes_from_its_checkpoint(
     fleet: Site,
 ) -> None:
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(counting("long", 12, runtime=CHECKPOINTS)))
     fleet.until_phase("long", "Running")
     fleet.until(lambda: count("long") > 5)
-    urgent = shell_job("urgent", 8, "sleep 1")  # done before the preempted run takes its turn
+    urgent = shell_job("urgent", 8, "sleep 1")  # ends before the preempted run is due again
     urgent["spec"]["owner"] = "org:others"  # type: ignore[index]
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(urgent))
     fleet.until_phase("urgent", "Completed")
@@ -116,10 +117,10 @@ def test_a_run_that_is_preempted_by_a_reservation_resumes_from_its_checkpoint(
     assert "long" in str(resolution["spec"])
     assert "urgent" in fleet.runs("explain", "long", "-n", "team")
     fleet.kubectl.ok("delete", "run", "long", "-n", "team")
-    fleet.is_consistent()
+    fleet.check_consistency()
 
 
-def test_kubectl_drain_empties_a_node_and_the_run_goes_on_elsewhere(fleet: Site) -> None:
+def test_kubectl_drain_empties_node_and_run_continues_elsewhere(fleet: Site) -> None:
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(counting("moved", 4, runtime=CHECKPOINTS)))
     fleet.until_phase("moved", "Running")
     fleet.until(lambda: count("moved") > 5)
@@ -133,7 +134,7 @@ def test_kubectl_drain_empties_a_node_and_the_run_goes_on_elsewhere(fleet: Site)
     fleet.until(lambda: count("moved") > held > 5)
     fleet.kubectl.ok("uncordon", node)
     fleet.kubectl.ok("delete", "run", "moved", "-n", "team")
-    fleet.is_consistent()
+    fleet.check_consistency()
 
 
 def _live_nodes(fleet: Site, run: str) -> set[str]:
@@ -142,15 +143,15 @@ def _live_nodes(fleet: Site, run: str) -> set[str]:
             and "deletionTimestamp" not in pod["metadata"]}  # fmt: skip
 
 
-def test_a_foreign_pod_that_takes_the_gpus_between_decision_and_bind_keeps_them(
+def test_foreign_pod_started_before_bind_keeps_its_gpus(
     fleet: Site,
 ) -> None:
-    """Whoever comes second is refused by the kubelet, and that was ours: it starts elsewhere."""
+    """The kubelet rejects the pod that comes second, which is ours; the run starts elsewhere."""
     fleet.decider.stop()
     gate = Gate(fleet.cluster)
     try:
         decider = fleet.controller("gated", server=gate.server)
-        gate.keep_back("POST", "/binding")
+        gate.hold_back("POST", "/binding")
         fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(counting("second", 4)))
         fleet.until(lambda: gate.kept > 0)
         [lease] = fleet.leases_of("second")
@@ -158,7 +159,7 @@ def test_a_foreign_pod_that_takes_the_gpus_between_decision_and_bind_keeps_them(
         theirs = fleet.kubectl.file(foreign_pod("first", taken, 4))
         fleet.kubectl.ok("apply", "-f", theirs)
         fleet.until(lambda: _phase(fleet, "other", "first") == "Running")
-        gate.let_on()
+        gate.release()
         fleet.until_phase("second", "Running")
         assert fleet.closings("second") == ["Fail"]
         assert {each["status"].get("cause") for each in fleet.leases_of("second")
@@ -167,7 +168,7 @@ def test_a_foreign_pod_that_takes_the_gpus_between_decision_and_bind_keeps_them(
         assert _phase(fleet, "other", "first") == "Running"
         fleet.kubectl.ok("delete", "-f", theirs, "--now")
         fleet.kubectl.ok("delete", "run", "second", "-n", "team")
-        fleet.is_consistent()
+        fleet.check_consistency()
         decider.stop()
     finally:
         gate.stop()

@@ -1,7 +1,7 @@
-"""The guide for clusters is followed word by word, on real kubelets, from install to removal.
+"""The guide for clusters, followed step by step on real kubelets, from install to removal.
 
-It comes last: afterwards leasehold is gone. The controller of the site stands for the pods of the
-Deployment, which nothing here would start.
+This story must run last, because it removes leasehold. The site's controller stands for the pods
+of the Deployment, which no controller of this cluster would start.
 """
 
 import os
@@ -16,7 +16,7 @@ GUIDE = ROOT / "docs" / "operator-guide" / "kubernetes.md"
 
 
 class ClusterReader(Reader):
-    """An administrator of the cluster, by ~/.kube/config."""
+    """A reader who is an administrator of the cluster, by ~/.kube/config."""
 
     def __init__(self, folder: Path, site: Site) -> None:
         super().__init__(folder, Path(program("kubectl")))
@@ -26,7 +26,7 @@ class ClusterReader(Reader):
         self._env["PATH"] = f"{self._env['PATH']}:{os.environ['PATH']}"
 
 
-def test_every_step_goes_as_shown(fleet: Site, tmp_path: Path) -> None:
+def test_guide_for_clusters_works_as_written(fleet: Site, tmp_path: Path) -> None:
     reader = ClusterReader(tmp_path, fleet)
     text = GUIDE.read_text(encoding="utf-8")
     reader.read(text)

@@ -1,4 +1,4 @@
-"""A controller that can be asked through the API server, and people with rights of their own."""
+"""A controller that answers queries through the API server, and users with different rights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,10 @@ _GROUP = "rbac.authorization.k8s.io"
 
 @contextmanager
 def answering(plane: Plane) -> Iterator[Plane]:
-    """`ann` is a researcher of `team`, where she may spend as org:team; `vic` looks at `other`."""
+    """Start a controller that answers queries, and grant users their rights.
+
+    `ann` is a researcher of `team`, where she may spend as org:team; `vic` may view `other`.
+    """
     port, ask = free_port(), plane.cluster.client.ask
     ask("POST", SERVICES, {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "leasehold-query"},

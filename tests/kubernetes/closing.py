@@ -1,4 +1,4 @@
-"""How servers of tests end: with nothing left open."""
+"""How the tests' servers stop without leaving anything open."""
 
 import asyncio
 import gc
@@ -8,19 +8,25 @@ import warnings
 from aiohttp import web
 
 
-async def hear_of_the_last(listening: socket.socket) -> None:
-    """Accept nobody any more; whoever was just accepted is known afterwards. asyncio drops an
-    accepted connection, open, if its server is closed in the same turn."""
+async def finish_accepting(listening: socket.socket) -> None:
+    """Stop accepting connections, and wait until the server knows those that it has accepted.
+
+    If a server is closed in the turn that accepts a connection, asyncio leaves that connection
+    open.
+    """
     asyncio.get_running_loop().remove_reader(listening.fileno())
-    await asyncio.sleep(0)  # it gets a transport ...
-    await asyncio.sleep(0)  # ... and the server hears of it ...
-    await asyncio.sleep(0)  # ... and who waits for connections, too
+    await asyncio.sleep(0)  # the connection gets a transport ...
+    await asyncio.sleep(0)  # ... the server is notified of it ...
+    await asyncio.sleep(0)  # ... and so is the code that waits for connections
 
 
 async def close_all(runner: web.AppRunner, listening: socket.socket) -> None:
-    """Whatever is open. What the runner closes by itself is not all: neither a connection that is
-    accepted meanwhile, nor one whose client does not read, nor a request whose client has gone."""
-    await hear_of_the_last(listening)
+    """Close every connection and cancel every request.
+
+    The runner alone does not close a connection that is accepted meanwhile or whose client does
+    not read, and does not end a request whose client has gone.
+    """
+    await finish_accepting(listening)
     assert runner.server is not None
     for connection in runner.server.connections:
         if connection.transport is not None:
@@ -33,7 +39,7 @@ async def close_all(runner: web.AppRunner, listening: socket.socket) -> None:
 
 
 def sweep() -> None:
-    """Lets go of connections that whoever was killed has left, without a word about them."""
+    """Collect connections that a killed server has left, without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

@@ -1,6 +1,6 @@
-"""A real Kubernetes API server for one worker of a test session, and emptied after each test.
+"""A real Kubernetes API server for one worker of a test session, emptied after each test.
 
-It is the worker's own, because most of what is tested here lists whole kinds.
+Each worker has its own, because most of these tests list whole kinds.
 """
 
 import base64
@@ -25,10 +25,11 @@ _MADE = ("Node", "Pod", "Tenure", *(each.kind for each in RESOURCES if each.is_o
 
 
 class Cluster:
-    """`client` is anybody, `context` an administrator."""
+    """An API server with namespaces. `client` can act as any user; `context` is an
+    administrator's."""
 
     def __init__(self, folder: Path, *options: str, accounts: bool = False) -> None:
-        """`options`: further ones of the API server; `accounts`: as `start` says."""
+        """`options` are further options of the API server; for `accounts` see `start`."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._running = start(folder / "state", *options, accounts=accounts)
@@ -52,11 +53,11 @@ class Cluster:
         )
 
     def connect(self) -> Client:
-        """Another connection, for a thread of its own."""
+        """Open another connection, for use in another thread."""
         return Client(self.port, self.ca, {name: name for name in USERS})
 
     def service_account(self, namespace: str, name: str) -> str:
-        """A token with nothing but the rights of an account."""
+        """Return a token of a service account."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         made = self.client.ask("POST", path, request)
@@ -64,7 +65,7 @@ class Cluster:
         return str(made.json["status"]["token"])
 
     def kubeconfig(self, user: str = "system", *, server: str = "", token: str = "") -> Path:
-        """For commands that are started; `server` is another way there."""
+        """Write a kubeconfig for commands; `server` is another address of the API server."""
         path = self.folder / f"{user}{'-detour' if server else ''}.kubeconfig"
         config = {
             "apiVersion": "v1",
@@ -87,7 +88,7 @@ class Cluster:
         return path
 
     def install(self) -> None:
-        """As `leasehold install` does."""
+        """Run `leasehold install`."""
         words = [sys.executable, "-m", "leasehold", "install", "--kubeconfig"]
         subprocess.run([*words, str(self.kubeconfig())], check=True, capture_output=True)
 
@@ -96,7 +97,7 @@ class Cluster:
         self.client.ask("POST", "/api/v1/namespaces", body)
 
     def wipe(self, but: tuple[str, ...] = ()) -> None:
-        """Leaves namespaces and definitions, and nothing that a test made."""
+        """Delete all that a test has made; namespaces and definitions stay."""
         self._wipe_companions()
         for kind in _MADE:
             if kind in but:
@@ -114,14 +115,14 @@ class Cluster:
                     self.client.ask("PATCH", path, body, headers=patch)
 
     def _wipe_companions(self) -> None:
-        """What the garbage collector would take, where there is one."""
+        """Delete what a garbage collector would delete; this cluster has none."""
         for path in ("/api/v1/namespaces/team/services",
                      "/apis/policy/v1/namespaces/team/poddisruptionbudgets"):  # fmt: skip
             for each in self.client.ask("GET", path).json["items"]:
                 self.client.ask("DELETE", f"{path}/{each['metadata']['name']}")
 
     def weights(self) -> dict[str, float]:
-        """MiB: what the API server has in memory, and etcd in its file."""
+        """Return the API server's resident memory and the size of etcd's file, in MiB."""
         status = Path(f"/proc/{self._running.pids[-1]}/status").read_text(encoding="ascii")
         [resident] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
         files = (self.folder / "state").rglob("snap/db")
@@ -129,14 +130,14 @@ class Cluster:
         return {"apiserver": int(resident) / 1024, "etcd": stored / (1 << 20)}
 
     def restart(self, name: str) -> None:
-        """`etcd` or `kube-apiserver`, killed and started again on what it has written."""
+        """Kill `etcd` or `kube-apiserver` and start it again on the data that it has written."""
         self.client.close()
         restart(self._running, ("etcd", "kube-apiserver").index(name))
         self.client = self.connect()
 
     @contextmanager
     def managers(self, *controllers: str) -> Iterator[int]:
-        """Some of Kubernetes' own controllers, in one process, whose id this is."""
+        """Run some of Kubernetes' own controllers in one process, and yield its id."""
         with (self.folder / "controller-manager.log").open("w") as log:
             process = subprocess.Popen(
                 [
@@ -157,7 +158,7 @@ class Cluster:
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """The API server answers nothing meanwhile, and has not gone."""
+        """Pause the API server: its connections stay open, but it does not answer."""
         os.kill(self._running.pids[-1], signal.SIGSTOP)
         try:
             yield
@@ -165,7 +166,7 @@ class Cluster:
             os.kill(self._running.pids[-1], signal.SIGCONT)
 
     def stop(self) -> None:
-        """At once: nobody wants anything of it any more."""
+        """Kill the servers at once: no test uses them any more."""
         self.client.close()
         for pid in reversed(self._running.pids):
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A control plane on the worker's cluster."""
+"""Fixtures: leasehold installed on the worker's cluster."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +11,20 @@ from tests.kubernetes.plane import Plane, plane_on
 
 @pytest.fixture(autouse=True)
 def _swept() -> Iterator[None]:
-    """A server of a test that is killed in the middle may leave a connection behind: it is swept
-    here, and not found in whatever test collects garbage next."""
+    """Collect connections that a killed server has left, so that no later test is blamed for
+    them."""
     yield
     sweep()
 
 
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster) -> Cluster:
-    """With everything that `leasehold install` applies."""
+    """A cluster with everything that `leasehold install` applies."""
     cluster.install()
     return cluster
 
 
-# Short, so that nobody waits long for a controller that was killed.
+# Short, so that no test waits long after a controller is killed.
 SETTINGS = """
 tenure: {take: 3s, hold: 2s, softStop: 1500ms, renew: 500ms, timeout: 500ms}
 """

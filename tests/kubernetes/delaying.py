@@ -1,8 +1,8 @@
-"""A way to the API server that is as long as one wishes, and remembers what went along it.
+"""A proxy to the API server that delays requests and records them.
 
-Every request waits half of the round trip before it is passed on, and its answer the other half;
-what a watch says waits half. Which requests had to wait for one another follows from who was
-answered before who was asked, and not from how long anything took.
+Every request waits half of the round trip before it is passed on, and its answer the other half.
+The events of a watch wait half. A request depends on another one if it was sent after the other
+was answered; how long anything took does not matter.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _DROPPED = ("Transfer-Encoding", "Content-Length", "Content-Encoding", "Connecti
 
 @dataclass
 class Trip:
-    """One request, and its places in the order of all askings and answers."""
+    """One request, and the numbers of its sending and its answer in the order of all events."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class Trip:
 
 @dataclass
 class _Order:
-    """Numbers events as they come."""
+    """Numbers requests and answers in the order in which they arrive."""
 
     last: int = 0
     trips: list[Trip] = field(default_factory=list)
@@ -59,16 +59,16 @@ class Delaying(Beside):
     def server(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    def move_away(self, round_trip_s: float) -> None:
-        """From now on a round trip takes so long."""
+    def set_round_trip(self, round_trip_s: float) -> None:
+        """Let a round trip take `round_trip_s` from now on."""
         self.do(lambda: setattr(self, "_half", round_trip_s / 2))
 
     def forget(self) -> None:
-        """Remembers what is asked from now on."""
+        """Drop the recorded requests and record from now on."""
         self.do(lambda: setattr(self, "_order", _Order()))
 
     def trips(self, counts: Callable[[Trip], bool]) -> list[Trip]:
-        """The answered ones that count, as they were asked."""
+        """Return the answered requests that `counts` selects, in the order of their sending."""
         return [each for each in list(self._order.trips) if each.answered and counts(each)]
 
     async def _live(self) -> None:
@@ -88,7 +88,7 @@ class Delaying(Beside):
                 await asyncio.Event().wait()
             finally:
                 await close_all(runner, listening)
-        for _ in range(2):  # connections that were broken off are lost in the loop's next turns
+        for _ in range(2):  # aborted connections are dropped in the loop's next turns
             await asyncio.sleep(0)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
@@ -131,17 +131,18 @@ class Delaying(Beside):
                     break
                 await response.write(piece)
         except aiohttp.ClientConnectionResetError:
-            pass  # its client has gone, as clients of a watch do
+            pass  # the client has disconnected, as clients of a watch do
         finally:
             reading.cancel()
-            # By itself it would wait for the server's good-bye, and nobody would wait for it.
+            # Closing waits for the server's end of TLS, and nothing here would wait for that.
             if answer.connection is not None and answer.connection.transport is not None:
                 answer.connection.transport.abort()
         return response
 
 
 def longest_chain(trips: list[Trip]) -> list[Trip]:
-    """The most requests of which each was asked after the one before it was answered."""
+    """Return the longest list of requests of which each was sent after the one before it was
+    answered."""
     best: dict[int, list[Trip]] = {}
     for trip in sorted(trips, key=lambda each: each.asked):
         before = [chain for chain in best.values() if chain[-1].answered < trip.asked]

@@ -1,4 +1,4 @@
-"""A way to the API server that can be shut, and that keeps requests back until they are let on."""
+"""A proxy to the API server that can be cut off and can hold requests back until released."""
 
 import asyncio
 
@@ -15,21 +15,21 @@ class Gate(Unreliable):
         self._is_cut = False
         self._streams: dict[int, web.Request] = {}
         self._open = asyncio.Event()
-        self.kept = 0  # requests that were kept back
-        self.answers: list[int] = []  # what the API server then said to them
+        self.kept = 0  # requests that were held back
+        self.answers: list[int] = []  # the API server's answers to them, after their release
         super().__init__(cluster, every=NEVER)
 
-    def keep_back(self, method: str, part: str) -> None:
-        """From now on, requests with this in their path wait here."""
+    def hold_back(self, method: str, part: str) -> None:
+        """Hold back requests of `method` with `part` in their path, from now on."""
         self._wanted = (method, part)
 
-    def let_on(self) -> None:
-        """Those that wait go on, also if nobody waits for their answers any more."""
+    def release(self) -> None:
+        """Release the requests that were held back, even those whose client has gone."""
         self._wanted = None
         self._loop.call_soon_threadsafe(self._open.set)
 
     def cut(self) -> None:
-        """Nothing comes through, and what was open is closed."""
+        """Close all open connections and refuse new requests."""
         self._is_cut = True
 
         def abort() -> None:

@@ -1,4 +1,4 @@
-"""What pods print, where nobody runs them: the port of a kubelet at which the API server asks."""
+"""The log port of simulated kubelets, which the API server asks for what pods print."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from leasehold.adapters.http.tls import ensure_certificates
 
 
 class KubeletLogs(Beside):
-    """Every container of every node has printed the same line, with its pod's name."""
+    """Serves one log line with the pod's name for every container of every node."""
 
     def __init__(self, cluster: Cluster, folder: Path, nodes: list[str]) -> None:
         made = ensure_certificates(folder / "kubelet-tls", [])

@@ -1,4 +1,4 @@
-"""Kubelets that nobody has to install: the simulator's machines, on real time."""
+"""Kubelets that need no installation: the simulator's machines, in real time."""
 
 from collections.abc import Callable
 from operator import methodcaller
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Kubelets(Beside):
-    """All nodes of a cluster."""
+    """The simulated kubelets of all nodes of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -31,7 +31,7 @@ class Kubelets(Beside):
         flavor: str = "H100-80GB",
         reserved: bool = False,
     ) -> None:
-        """`reserved`: with the taint that keeps other schedulers away."""
+        """Add nodes. `reserved` gives them the taint that keeps other schedulers away."""
         region, room, fabric = domain.split("/")
         for name in names:
             node = Node(
@@ -48,7 +48,7 @@ class Kubelets(Beside):
             self.to_machines(methodcaller("add_node", node))
 
     def to_machines(self, action: Callable[[SimFleet], T]) -> T:
-        """Something happens to a machine."""
+        """Run `action` on the simulated machines and return its result."""
         return self.do(lambda: action(self._fleet))
 
     async def _live(self) -> None:

@@ -1,14 +1,14 @@
-"""A way to the API server that can be cut: bytes of every connection are passed on, until they are
-not. Nobody is told: connections stay open, and nothing comes any more."""
+"""A TCP proxy to the API server that can be cut like a network partition: connections stay open,
+but no more bytes arrive."""
 
 import asyncio
 
 from tests.beside import Beside
-from tests.kubernetes.closing import hear_of_the_last
+from tests.kubernetes.closing import finish_accepting
 
 
 class Partition(Beside):
-    """Listens on loopback and passes on whatever it is sent, TLS included."""
+    """Listens on loopback and passes on all bytes, TLS included."""
 
     def __init__(self, port: int) -> None:
         """`port`: the server's."""
@@ -21,11 +21,11 @@ class Partition(Beside):
         return f"https://127.0.0.1:{self._port}"
 
     def cut(self) -> None:
-        """From when this returns nothing gets through, either way."""
+        """Stop passing on bytes in both directions, from when this returns."""
         self.do(self._passes.clear)
 
     def heal(self) -> None:
-        """What was sent meanwhile arrives late."""
+        """Pass on bytes again, first those that were sent while the partition was cut."""
         self.do(self._passes.set)
 
     async def _live(self) -> None:
@@ -38,7 +38,7 @@ class Partition(Beside):
         try:
             await asyncio.Event().wait()
         finally:
-            await hear_of_the_last(listening.sockets[0])
+            await finish_accepting(listening.sockets[0])
             listening.close()
             for link in list(self._links):
                 link.cancel()
@@ -57,14 +57,13 @@ class Partition(Beside):
             finally:
                 back.close()
         except OSError:
-            pass  # one of the two has gone
+            pass  # one of the two ends has closed the connection
         finally:
             self._links.discard(link)
             writer.close()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until whoever sends has nothing more to send; what is read behind a cut waits for it to
-        be healed."""
+        """Pass on bytes until the sender closes; while cut, bytes that were read wait."""
         while piece := await reader.read(1 << 16):
             await self._passes.wait()
             writer.write(piece)

@@ -1,4 +1,4 @@
-"""A cluster with leasehold on it: its nodes, and controllers that are real processes."""
+"""A cluster with leasehold installed: simulated nodes, and controllers as real processes."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ DEADLINE_S = 120  # on a machine with other things to do
 
 
 class Plane:
-    patience_s = DEADLINE_S  # for whatever is waited for
+    patience_s = DEADLINE_S  # the longest that `until` waits
 
     def __init__(self, cluster: Cluster, folder: Path, settings: str = "") -> None:
         self.cluster = cluster
@@ -36,12 +36,14 @@ class Plane:
 
     @cached_property
     def kubelets(self) -> Kubelets:
-        """Simulated ones, for whoever adds nodes to them."""
+        """Simulated kubelets, started at first use; tests add nodes to them."""
         return Kubelets(self.cluster)
 
     def controller(self, name: str = "a", *more: str, server: str = "") -> "Controller":
-        """With the rights that an installation gives it, and no others. `more` are further options
-        of it; `server` is another way to the API server."""
+        """Start a controller with exactly the rights that an installation gives it.
+
+        `more` are further options of the command; `server` is another address of the API server.
+        """
         token = self.cluster.service_account("leasehold-system", "leasehold-controller")
         kubeconfig = self.cluster.kubeconfig("leasehold-controller", server=server, token=token)
         made = Controller(kubeconfig, self._folder, name, more)
@@ -49,8 +51,11 @@ class Plane:
         return made
 
     def answering(self, name: str = "a", *more: str) -> "Controller":
-        """One that is asked through the API server, as `kubectl runs` does. The Service leads to
-        this machine; whoever takes the cluster for something else calls `stop_answering`."""
+        """Start a controller that answers queries through the API server, as `kubectl runs` sends.
+
+        The Service leads to this machine. A test that then uses the cluster for something else
+        must call `stop_answering`.
+        """
         port, ask = free_port(), self.cluster.client.ask
         ask("DELETE", f"{QUERY_SERVICES}/leasehold-query")
         made = ask("POST", QUERY_SERVICES, {
@@ -107,11 +112,11 @@ class Plane:
             time.sleep(0.05)
 
     def story(self) -> object:
-        """What whoever looks for a fault reads first."""
+        """Return the end of each controller's log; it is shown when a wait fails."""
         return [each.log()[-4000:] for each in self._controllers]
 
     def exit_all(self, uid: str, code: int = 0) -> None:
-        """Every pod of a run ends by itself."""
+        """Let every pod of a run exit with `code`."""
         for pod in self.pods():
             labels = pod["metadata"]["labels"]
             if labels.get("rq.davidlangworthy.io/run-uid") == uid:

@@ -1,4 +1,4 @@
-"""How quickly a Run of a team that does nothing else starts, whatever another team does."""
+"""How quickly a Run of an otherwise idle team starts while another team loads the system."""
 
 import statistics
 import time
@@ -9,12 +9,12 @@ from tests.kubernetes.plane import API, DEADLINE_S, Plane, budget
 OWNER, NAMESPACE, FLAVOR = "lab:probe", "other", "PROBE-1"
 RUNS = f"/apis/{API}/namespaces/{NAMESPACE}/runs"
 PROMISE_S = 2.0
-SLOWER = 4  # as many times slower than while nothing else goes on, on a machine that is slow anyway
-REQUESTS = 40  # or as long as so many requests to the API server take meanwhile, which is not ours
+SLOWER = 4  # on a slow machine: this many times the start time on an idle system
+REQUESTS = 40  # or the time of this many requests to the API server, whose speed is not ours
 
 
 class Probe:
-    """Its Runs need one GPU each, of a node that no other team has a Budget for."""
+    """A team whose Runs need one GPU each, on a node for which no other team has a Budget."""
 
     def __init__(self, plane: Plane) -> None:
         plane.kubelets.add("probe", flavor=FLAVOR)
@@ -26,16 +26,16 @@ class Probe:
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(money))
         self._connect = plane.cluster.connect
         self._number = 0
-        self.quiet = 0.0  # the median while nothing else goes on
+        self.quiet = 0.0  # the median on an idle system
         self._asks: list[float] = []  # seconds that requests of the probe took
 
     def calm(self) -> None:
-        """Starts once for warming up, then notes how long a start takes while all is quiet."""
+        """Start one Run to warm up, then measure how long a start takes on an idle system."""
         self.started(1)
         self.quiet = statistics.median(self.started(5))
 
     def started(self, count: int) -> list[float]:
-        """How many seconds each of `count` Runs took from its creation to Running."""
+        """Start `count` Runs; return how many seconds each took from its creation to Running."""
         client = self._connect()
         try:
             return [self.once(client) for _ in range(count)]
@@ -50,7 +50,7 @@ class Probe:
         assert made.status == 201, made.body
         phase = ""
         while phase != "Running":
-            assert time.monotonic() - began < DEADLINE_S, f"{path} is {phase or 'not looked at'}"
+            assert time.monotonic() - began < DEADLINE_S, f"{path} is {phase or 'not considered'}"
             time.sleep(0.01)
             asked = time.monotonic()
             phase = client.ask("GET", path).json.get("status", {}).get("phase", "")
@@ -60,7 +60,7 @@ class Probe:
         return took
 
     def judge(self, took: list[float]) -> str:
-        """What is read in the report; the median must be what we promise."""
+        """Assert that the median is within the bound, and return a line for the report."""
         median = statistics.median(took)
         a_request = statistics.median(self._asks)
         bound = max(PROMISE_S, SLOWER * self.quiet, REQUESTS * a_request)

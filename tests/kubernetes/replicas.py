@@ -1,4 +1,4 @@
-"""Several controllers on one cluster, and who of them decides."""
+"""Several controllers on one cluster, and which of them leads."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tests.kubernetes.plane import Controller, Plane
 
 
 def start(plane: Plane, *names: str) -> dict[str, Controller]:
-    """The first of them has tenure before the others come."""
+    """Start controllers one by one; the first has the tenure before the second starts."""
     found = {}
     for name in names:
         found[name] = plane.controller(name)
@@ -15,13 +15,13 @@ def start(plane: Plane, *names: str) -> dict[str, Controller]:
 
 
 def holder(plane: Plane) -> str:
-    """Who has tenure, by the name it was started with."""
+    """Return the name of the replica that has the tenure, or an empty string."""
     held = _tenure(plane).get("holderIdentity") or ""
     return str(held.rpartition("_")[0])
 
 
 def renewed(plane: Plane) -> str:
-    """When tenure was, last; later ones sort behind earlier ones."""
+    """Return when the tenure was last renewed, as a text that sorts by time."""
     return str(_tenure(plane).get("renewTime") or "")
 
 

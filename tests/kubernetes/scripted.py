@@ -1,4 +1,4 @@
-"""An API server that says what a test wants it to say, and notes what it heard."""
+"""An API server that gives scripted answers and records the requests that it receives."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,8 +17,10 @@ Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Scripted:
-    """Answers with `replies`, one after another; the last one stays. `address`: where its client
-    looks for it instead."""
+    """Answers with `replies` in order, and repeats the last one.
+
+    `address` is another address for the client to use.
+    """
 
     replies: list[Reply]
     address: str = ""
@@ -64,7 +66,7 @@ def says(status: int, body: object = None, **headers: str) -> Reply:
 
 
 def streams(*events: object) -> Reply:
-    """A watch that tells these and ends."""
+    """Return a reply that is a watch: it sends `events` and ends."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -73,7 +75,7 @@ def streams(*events: object) -> Reply:
             encoded = web.json_response(event).body
             assert isinstance(encoded, bytes)
             middle = len(encoded) // 2
-            await response.write(encoded[:middle])  # an event need not come in one piece
+            await response.write(encoded[:middle])  # an event may arrive in two pieces
             await response.write(encoded[middle:] + b"\n")
         return response
 
@@ -81,7 +83,7 @@ def streams(*events: object) -> Reply:
 
 
 async def hangs_up(request: web.Request) -> web.StreamResponse:
-    """The answer is lost on its way."""
+    """Close the connection without an answer."""
     assert request.transport is not None
     request.transport.close()
     return web.Response()

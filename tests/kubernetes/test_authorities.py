@@ -1,4 +1,4 @@
-"""Whom the API server lets speak for others may change while we serve, as may our certificate."""
+"""The front proxy's authority and the controller's own certificate may change while it serves."""
 
 import asyncio
 import socket
@@ -33,8 +33,8 @@ def _file(folder: Path, name: str, ca: Authority) -> Path:
 
 
 async def _ask(port: int, ours: Authority, client: Path) -> tuple[int, int]:
-    """What is answered, and the number of the certificate that was shown; 0 where nobody was let
-    in."""
+    """Return the answer's status and the serial number of the server's certificate; both are 0 if
+    the connection was refused."""
     trust = ssl.create_default_context(cadata=ours.pem)
     trust.load_cert_chain(client)
     try:
@@ -55,11 +55,11 @@ async def _ask(port: int, ours: Authority, client: Path) -> tuple[int, int]:
         with suppress(OSError):
             await writer.wait_closed()
     if not words:
-        return 0, 0  # it hung up
+        return 0, 0  # the server closed the connection
     return int(words[1]), x509.load_der_x509_certificate(shown).serial_number
 
 
-def test_authorities_and_certificates_change_without_a_restart(tmp_path: Path) -> None:
+def test_authority_and_certificate_change_without_restart(tmp_path: Path) -> None:
     async def main() -> None:
         ours, old, new = authority("ours"), authority("old"), authority("new")
         by_old, by_new = _file(tmp_path, "old.pem", old), _file(tmp_path, "new.pem", new)
@@ -77,7 +77,7 @@ def test_authorities_and_certificates_change_without_a_restart(tmp_path: Path) -
             aggregated.serve_as(second, second)
             status, after = await _ask(port, ours, by_new)
             assert (status, after != before) == (200, True)
-            # Names count as they are said now, too.
+            # The new names apply too.
             aggregated.believe(_proxy(new, "somebody-else"))
             assert (await _ask(port, ours, by_new))[0] == 401
         finally:
@@ -87,7 +87,7 @@ def test_authorities_and_certificates_change_without_a_restart(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("names", [(), (HERE,)])
-def test_an_asker_is_who_the_api_server_says(names: tuple[str, ...]) -> None:
+def test_asker_is_the_user_that_the_api_server_names(names: tuple[str, ...]) -> None:
     found = _proxy(authority(), *names)
     peer = {"subject": ((("commonName", HERE),),)}
     assert found.asker(peer, {"X-Remote-User": "ann", "X-Remote-Group": "people"}).user == "ann"

@@ -1,4 +1,4 @@
-"""What people do to pods, leases and nodes while work runs: by hand, and by accident."""
+"""What users do to pods, leases and nodes by hand while Runs go on."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from typing import Any
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import API, Plane, budget, job, plane_on
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 from leasehold.sim.machines import NodeIs
 
@@ -31,8 +31,8 @@ def _closed(plane: Plane) -> list[str]:
     return sorted(each["closureReason"] for each in found if each.get("closed"))
 
 
-def test_a_forced_deletion_proves_nothing_about_a_gpu(plane: Plane) -> None:
-    """The object stays until the kubelet itself says that the pod has ended."""
+def test_force_deleted_pod_keeps_its_lease_until_kubelet_reports_its_end(plane: Plane) -> None:
+    """The pod object stays until the kubelet itself reports that the pod has ended."""
     plane.kubelets.add("n1", "n2")
     plane.controller()
     _running(plane, job("train", 8, **CHECKPOINTS))
@@ -42,7 +42,7 @@ def test_a_forced_deletion_proves_nothing_about_a_gpu(plane: Plane) -> None:
     plane.kubelets.to_machines(lambda fleet: fleet.set_node(node, NodeIs.SILENT))
     plane.kubectl.ok("delete", "pod", name, "-n", "team", "--force", "--grace-period=0",
                      "--wait=false")  # fmt: skip
-    time.sleep(1)  # whatever it might make of that
+    time.sleep(1)  # time for the controller to react wrongly
     assert plane.run("train")["status"]["attempt"] == 1
     assert _closed(plane) == []
     plane.kubelets.to_machines(lambda fleet: fleet.set_node(node, NodeIs.READY))
@@ -50,10 +50,10 @@ def test_a_forced_deletion_proves_nothing_about_a_gpu(plane: Plane) -> None:
     plane.until_phase("train", "Running")
     assert _closed(plane) == ["Fail"]
     plane.until(lambda: name not in [each["metadata"]["name"] for each in plane.pods()])
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_a_pod_that_has_ended_stays_for_its_log_and_nobody_has_to_wait_for_it(plane: Plane) -> None:
+def test_completed_pod_stays_for_its_log_and_can_be_deleted(plane: Plane) -> None:
     plane.kubelets.add("n1")
     plane.controller()
     _running(plane, job("train", 8))
@@ -66,9 +66,7 @@ def test_a_pod_that_has_ended_stays_for_its_log_and_nobody_has_to_wait_for_it(pl
     assert _closed(plane) == ["Completed"]
 
 
-def test_the_pod_of_an_attempt_that_failed_stays_for_its_log(
-    installed: Cluster, tmp_path: Path
-) -> None:
+def test_pod_of_failed_attempt_stays_for_its_log(installed: Cluster, tmp_path: Path) -> None:
     with plane_on(installed, tmp_path, f"{SETTINGS}\nretry: {{backoff: 1s}}") as plane:
         plane.kubelets.add("n1")
         plane.controller()
@@ -79,21 +77,21 @@ def test_the_pod_of_an_attempt_that_failed_stays_for_its_log(
         plane.exit_all(run["metadata"]["uid"], 3)
         plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
         plane.until_phase("train", "Running")
-        # As if it had ended long ago: nothing holds it, and nobody has asked it to go.
+        # The failed pod has no finalizer, and leasehold does not delete it.
         plane.until(lambda: not _pod(plane, first)["metadata"].get("finalizers"))
         assert _pod(plane, first)["status"]["phase"] == "Failed"
         assert "deletionTimestamp" not in _pod(plane, first)["metadata"]
         plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
         plane.until(lambda: plane.pods() == [])
-        all_is_well(plane)
+        check_consistency(plane)
 
 
 def _pod(plane: Plane, pod: Any) -> Any:
     return plane.get(f"/api/v1/namespaces/team/pods/{pod['metadata']['name']}")
 
 
-def test_an_evicted_pod_is_not_its_runs_failure(plane: Plane) -> None:
-    """Without retries: a workload that failed would be over."""
+def test_evicted_pod_does_not_count_as_failure_of_its_run(plane: Plane) -> None:
+    """The run has no retries: if the eviction counted as its failure, it would be over."""
     plane.kubelets.add("n1")
     plane.controller()
     _running(plane, job("train", 8, **CHECKPOINTS))
@@ -114,8 +112,8 @@ def test_an_evicted_pod_is_not_its_runs_failure(plane: Plane) -> None:
     plane.until_phase("train", "Running")
 
 
-def test_an_eviction_is_answered_and_a_spare_takes_over(plane: Plane) -> None:
-    """A gang with one spare may lose one pod; its disruption budget says so."""
+def test_eviction_is_allowed_while_a_spare_can_take_over(plane: Plane) -> None:
+    """A gang with one spare may lose one pod, and its disruption budget allows that."""
     plane.kubelets.add("n1", "n2")
     plane.kubelets.add("n3", reserved=True)
     plane.controller()
@@ -128,7 +126,7 @@ def test_an_eviction_is_answered_and_a_spare_takes_over(plane: Plane) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction",
                 "metadata": {"name": victim, "namespace": "team"}}  # fmt: skip
     path = f"/apis/policy/v1/namespaces/team/poddisruptionbudgets/{budgets[0]['metadata']['name']}"
-    # Nobody counts healthy pods here, as a cluster's disruption controller does.
+    # This cluster has no disruption controller, which would count the healthy pods.
     counted = {"currentHealthy": 2, "desiredHealthy": 1, "disruptionsAllowed": 1, "expectedPods": 2,
                "observedGeneration": budgets[0]["metadata"]["generation"]}  # fmt: skip
     patch = {"Content-Type": "application/merge-patch+json"}
@@ -142,12 +140,12 @@ def test_an_eviction_is_answered_and_a_spare_takes_over(plane: Plane) -> None:
     plane.until(lambda: len({each["metadata"]["name"] for each in _live(plane)} - before) == 1)
     plane.until(lambda: len(_live(plane)) == 2)
     assert plane.run("train")["status"]["attempt"] == 1
-    # Its only spare is used: nobody may ask another pod to go.
+    # The only spare is used: the budget allows no further eviction.
     plane.until(lambda: plane.get(path)["spec"]["minAvailable"] == 2)
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_a_node_that_is_deleted_has_failed(plane: Plane) -> None:
+def test_run_on_deleted_node_starts_again_elsewhere(plane: Plane) -> None:
     plane.kubelets.add("n1", "n2")
     plane.controller()
     _running(plane, job("train", 8, **CHECKPOINTS))
@@ -158,11 +156,11 @@ def test_a_node_that_is_deleted_has_failed(plane: Plane) -> None:
     plane.until_phase("train", "Running")
     assert {each["spec"]["nodeName"] for each in _live(plane)} == {"n1", "n2"} - {node}
     assert _closed(plane) == ["NodeFailure"]
-    plane.until(lambda: len(plane.pods()) == 1)  # what was held on the node that is gone is let go
-    all_is_well(plane)
+    plane.until(lambda: len(plane.pods()) == 1)  # the pod on the deleted node is removed
+    check_consistency(plane)
 
 
-def test_a_cordoned_node_keeps_its_work_and_gets_no_more(plane: Plane) -> None:
+def test_cordoned_node_keeps_its_runs_and_gets_no_new_ones(plane: Plane) -> None:
     plane.kubelets.add("n1", "n2")
     plane.controller()
     _running(plane, job("first", 8))
@@ -176,10 +174,10 @@ def test_a_cordoned_node_keeps_its_work_and_gets_no_more(plane: Plane) -> None:
     assert plane.run("first")["status"]["phase"] == "Running"
     plane.kubectl.ok("uncordon", other)
     plane.until_phase("second", "Running")
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_a_lease_that_an_administrator_deletes_stays_until_it_is_archived(plane: Plane) -> None:
+def test_deleted_leases_stay_and_are_closed_normally(plane: Plane) -> None:
     plane.kubelets.add("n1", "n2")
     controller = plane.controller("first")
     _running(plane, job("ends", 8), job("goes-on", 8))
@@ -195,23 +193,23 @@ def test_a_lease_that_an_administrator_deletes_stays_until_it_is_archived(plane:
     plane.exit_all(plane.run("goes-on")["metadata"]["uid"])
     plane.until_phase("goes-on", "Completed")
     assert _closed(plane) == ["Completed", "Completed"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_a_foreign_pod_that_takes_the_gpus_before_the_bind_makes_a_failed_bind(
+def test_run_starts_again_when_kubelet_rejects_its_pod(
     plane: Plane,
 ) -> None:
-    """The kubelet refuses the pod that came second, and the run starts elsewhere, or later."""
+    """The kubelet rejects our pod, and the run starts again later."""
     plane.kubelets.add("n1")
     plane.controller()
     plane.kubelets.to_machines(lambda fleet: fleet.reject_starts(1))
     _running(plane, job("train", 8))
     assert _closed(plane) == ["Fail"]
     assert plane.run("train")["status"]["attempt"] == 2
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_definitions_can_be_upgraded_under_running_work(plane: Plane) -> None:
+def test_definitions_can_be_upgraded_while_runs_go_on(plane: Plane) -> None:
     plane.kubelets.add("n1", "n2")
     plane.controller()
     _running(plane, job("before", 8))
@@ -219,4 +217,4 @@ def test_definitions_can_be_upgraded_under_running_work(plane: Plane) -> None:
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("after", 8)))
     plane.until_phase("after", "Running")
     assert plane.run("before")["status"]["phase"] == "Running"
-    all_is_well(plane)
+    check_consistency(plane)

@@ -1,4 +1,5 @@
-"""What becomes of answers that are late, lost, or say that we are too many or unknown."""
+"""How the client handles answers that are errors, that are lost, or that ask it to wait or to
+authenticate again."""
 
 import pytest
 from tests.conformance.things import thing
@@ -44,7 +45,7 @@ def _run(version: int, name: str = "a") -> dict[str, object]:
         (says(500, {"message": "etcdserver: request is too large"}), Invalid, Invalid),
     ],
 )
-def test_after_an_answer_it_is_known_what_is_known(
+def test_each_failed_answer_becomes_the_right_store_error(
     reply: Reply, of_a_write: type[StoreError], of_a_read: type[StoreError]
 ) -> None:
     async def story(store: KubernetesStore) -> tuple[type, type]:
@@ -56,7 +57,7 @@ def test_after_an_answer_it_is_known_what_is_known(
     assert Scripted([reply]).tell(story) == (of_a_write, of_a_read)
 
 
-def test_whoever_is_not_there_has_done_nothing() -> None:
+def test_unreachable_server_is_unavailable() -> None:
     async def story(store: KubernetesStore) -> None:
         with pytest.raises(Unavailable):
             await store.create(thing())
@@ -64,7 +65,7 @@ def test_whoever_is_not_there_has_done_nothing() -> None:
     Scripted([says(200)], address="http://127.0.0.1:1").tell(story)
 
 
-def test_a_server_that_asks_for_a_pause_gets_it() -> None:
+def test_client_waits_as_long_as_retry_after_says() -> None:
     async def story(store: KubernetesStore) -> None:
         with pytest.raises(Unavailable):
             await store.create(thing())
@@ -75,7 +76,7 @@ def test_a_server_that_asks_for_a_pause_gets_it() -> None:
     assert server.at[1] - server.at[0] >= 1000
 
 
-def test_a_token_that_was_renewed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_reads_renewed_token_after_401(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RELOAD_S", 0.0)
 
     async def story(store: KubernetesStore) -> None:
@@ -87,8 +88,8 @@ def test_a_token_that_was_renewed_is_read_again(monkeypatch: pytest.MonkeyPatch)
     assert heard == ["Bearer first", "Bearer second"]
 
 
-def test_a_watch_goes_on_where_it_ended() -> None:
-    """Also from a bookmark, which is no news."""
+def test_watch_continues_from_its_last_version() -> None:
+    """The watch also continues from a bookmark, which is not an event."""
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}}
 
     async def story(store: KubernetesStore) -> list[WatchEvent]:
@@ -111,7 +112,7 @@ def test_a_watch_goes_on_where_it_ended() -> None:
     assert asked == ["5", "12"]
 
 
-def test_a_watch_that_is_too_old_says_so() -> None:
+def test_watch_that_is_too_old_raises_watch_expired() -> None:
     gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
 
     async def story(store: KubernetesStore) -> None:
@@ -124,7 +125,7 @@ def test_a_watch_that_is_too_old_says_so() -> None:
     Scripted([empty, says(410)]).tell(story)
 
 
-def test_a_listing_that_was_forgotten_half_way_begins_again() -> None:
+def test_list_starts_again_when_its_continue_token_expires() -> None:
     first = {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [_run(3, "a")]}
     whole = {"metadata": {"resourceVersion": "9"}, "items": [_run(8, "b")]}
 
@@ -135,7 +136,7 @@ def test_a_listing_that_was_forgotten_half_way_begins_again() -> None:
     assert Scripted([says(200, first), says(410), says(200, whole)]).tell(story) == (9, 1)
 
 
-def test_a_scan_that_was_forgotten_half_way_is_begun_anew_by_its_caller() -> None:
+def test_scan_is_unavailable_when_its_continue_token_expires() -> None:
     first = {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [_run(3, "a")]}
 
     async def story(store: KubernetesStore) -> None:

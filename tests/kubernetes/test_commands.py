@@ -1,4 +1,5 @@
-"""Every command, by where it works: against `leasehold up` and against a cluster it works alike."""
+"""Every command, and where it works: against `leasehold up` and against a cluster it does the
+same."""
 
 import json
 import os
@@ -76,14 +77,14 @@ WORKS = {
 }
 
 
-def test_the_table_has_every_command() -> None:
+def test_table_has_every_documented_command() -> None:
     headings = re.findall(r"^## `((?:leasehold|kubectl) [^`]+)`", DOCS.read_text(), re.MULTILINE)
     assert set(headings) == set(WORKS)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command of the story, who gives it, and what must stand in what it prints."""
+    """One command of the story, the user who runs it, and a part of what it must print."""
 
     words: str
     says: str
@@ -91,7 +92,7 @@ class Step:
 
     @property
     def command(self) -> str:
-        """Its heading in the table."""
+        """Return the command's key in `WORKS`."""
         every = sorted(WORKS, key=len, reverse=True)
         return next(each for each in every if f"{self.words} ".startswith(f"{each} "))
 
@@ -147,13 +148,13 @@ STORY = (
 )
 
 
-def test_the_story_has_every_command_that_works_with_both() -> None:
+def test_story_runs_every_command_that_works_with_both_servers() -> None:
     told = {step.command for step in STORY}
     assert told == {command for command, where in WORKS.items() if where == BOTH}
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The manifests of the story, by name."""
+    """Write the manifests of the story and return their paths by name."""
     container = {"name": "main", "image": "none", "command": ["sh", "-c", "echo hello; sleep 600"]}
     template = {"spec": {"containers": [container]}}
     malleable = {"minTotalGPUs": 8, "maxTotalGPUs": 16, "stepGPUs": 8}
@@ -172,7 +173,7 @@ def _files(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Place:
-    """A server, as people have it: by their kubeconfigs, and what the story's words stand for."""
+    """A server: the kubeconfig of each user, and the values of the story's placeholders."""
 
     kubeconfig: Callable[[str], Path]
     words: dict[str, str]
@@ -200,7 +201,7 @@ class Place:
 
 
 @pytest.mark.deadline(600)
-def test_every_command_against_a_cluster(installed: Cluster, tmp_path: Path) -> None:
+def test_every_command_works_against_a_cluster(installed: Cluster, tmp_path: Path) -> None:
     settings = f"{SETTINGS}ledger.archive: {tmp_path / 'archive'}\n"
     with plane_on(installed, tmp_path, settings) as plane:
         _tell_on_a_cluster(plane, tmp_path)
@@ -229,7 +230,7 @@ fleet:
 
 @pytest.fixture
 def up() -> Iterator[Up]:
-    """Not in pytest's own folder: as root, jobs run as other users, who must be able to come."""
+    """A server outside pytest's own folder: as root, jobs run as other users, who need access."""
     with tempfile.TemporaryDirectory(prefix="leasehold-up-", ignore_cleanup_errors=True) as root:
         Path(root).chmod(0o755)
         (Path(root) / "fleet.yaml").write_text(FLEET, encoding="utf-8")
@@ -240,7 +241,7 @@ def up() -> Iterator[Up]:
 
 
 @pytest.mark.deadline(600)
-def test_every_command_against_leasehold_up(up: Up, tmp_path: Path) -> None:
+def test_every_command_works_against_leasehold_up(up: Up, tmp_path: Path) -> None:
     up.submit({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     up.submit(budget(gpus=16))
     ledger = f"--data\n{up.data}"

@@ -1,5 +1,5 @@
-"""`leasehold ledger compact` of a cluster: asked through the API server, with the caller's rights,
-while the fleet works."""
+"""`leasehold ledger compact` on a cluster: requested through the API server, with the caller's
+rights, while Runs go on."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.kubernetes.asking import answering, grant
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import Plane, budget, job, plane_on
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 
 @pytest.fixture
@@ -21,7 +21,10 @@ def plane(installed: Cluster, tmp_path: Path) -> Iterator[Plane]:
 
 @pytest.fixture
 def working(plane: Plane) -> Iterator[Plane]:
-    """One Run is over, another goes on. `olga` is an operator, and ann and vic are not."""
+    """A plane on which one Run has completed and another runs.
+
+    `olga` is an operator; `ann` and `vic` are not.
+    """
     plane.kubelets.add("n1", "n2")
     with answering(plane):
         grant(plane, "olga", "leasehold-operator")
@@ -46,7 +49,7 @@ def _leases(plane: Plane) -> list[str]:
     return [each["spec"]["runRef"]["name"] for each in plane.all("leases")]
 
 
-def test_an_operator_has_it_compacted_while_the_fleet_works(working: Plane, tmp_path: Path) -> None:
+def test_operator_compacts_ledger_while_runs_go_on(working: Plane, tmp_path: Path) -> None:
     archive = ("--archive", str(tmp_path / "archive"))
     before = working.leasehold("runs", "who-pays", "short", "-n", "team").stdout
     assert "nothing is old enough" in _compact(working)
@@ -57,32 +60,34 @@ def test_an_operator_has_it_compacted_while_the_fleet_works(working: Plane, tmp_
     assert _leases(working) == ["long"]
     assert working.run("long")["status"]["phase"] == "Running"
     assert list((tmp_path / "archive").glob("segment-*.json"))
-    # Live and archived are one ledger, and every answer is as before.
+    # Live and archived records are one ledger, and every answer is the same as before.
     assert working.leasehold("runs", "who-pays", "short", "-n", "team").stdout == before
     kubeconfig = ("--kubeconfig", str(working.cluster.kubeconfig()))
     verified = working.leasehold("ledger", "verify", *kubeconfig, *archive)
     assert verified.stdout.startswith("ledger verify: ok ("), verified.stderr
     exported = working.leasehold("ledger", "export", "--format", "csv", *kubeconfig, *archive)
     assert ",short," in exported.stdout
-    # And it goes on from there.
+    # The ledger continues from there.
     working.exit_all(working.run("long")["metadata"]["uid"])
     working.until_phase("long", "Completed")
     audited = working.leasehold("audit", *kubeconfig, *archive)
     assert audited.stdout.startswith("audit: ok"), audited.stdout + audited.stderr
 
 
-def test_nobody_else_has_it_compacted(working: Plane) -> None:
-    """Whoever may ask questions gets as far as the controller, which asks the authorizer."""
+def test_user_without_compact_verb_cannot_compact_ledger(working: Plane) -> None:
+    """A user who may send queries reaches the controller, which asks the authorizer."""
     for user in ("ann", "vic"):
         said = _compact(working, "--keep", "0s", user=user)
         assert f"{user} may not compact the ledger" in said
         assert "the verb compact on ledgers.rq.davidlangworthy.io" in said
-    assert "cannot" in _compact(working, "--keep", "0s", user="bob"), "he may not even ask"
+    assert "cannot" in _compact(working, "--keep", "0s", user="bob"), (
+        "bob may not even send queries"
+    )
     assert sorted(_leases(working)) == ["long", "short"]
-    all_is_well(working)
+    check_consistency(working)
 
 
-def test_what_makes_no_sense_is_refused_in_words(working: Plane) -> None:
+def test_malformed_compaction_request_is_refused_with_explanation(working: Plane) -> None:
     path = "/apis/query.rq.davidlangworthy.io/v1/compaction"
     ask = working.cluster.client.ask
     for body, said in (({"keep": "soon"}, "keep: 'soon' is no span"), ({"keep": 7}, "keep")):
@@ -92,7 +97,9 @@ def test_what_makes_no_sense_is_refused_in_words(working: Plane) -> None:
     assert "--keep" in _compact(working, "--keep", "soon")
 
 
-def test_without_an_archive_or_a_controller_it_is_said(installed: Cluster, tmp_path: Path) -> None:
+def test_compaction_without_archive_or_controller_says_what_is_missing(
+    installed: Cluster, tmp_path: Path
+) -> None:
     with plane_on(installed, tmp_path, SETTINGS) as plane, answering(plane):
         grant(plane, "olga", "leasehold-operator")
         assert "there is no archive; set ledger.archive" in _compact(plane)

@@ -1,11 +1,11 @@
-"""One Run on a real API server, from `kubectl apply` to leases that are closed."""
+"""One Run on a real API server, from `kubectl apply` to its closed leases."""
 
 import urllib.request
 
 from tests.kubernetes.plane import Plane, budget, job
 
 
-def test_a_run_is_paid_for_placed_bound_run_and_accounted_for(plane: Plane) -> None:
+def test_run_is_placed_bound_and_completed_with_closed_leases(plane: Plane) -> None:
     plane.kubelets.add("n1", "n2")
     controller = plane.controller()
     file = plane.kubectl.file(budget(), job("train", 16))
@@ -14,7 +14,7 @@ def test_a_run_is_paid_for_placed_bound_run_and_accounted_for(plane: Plane) -> N
     pods = plane.pods()
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["n1", "n2"]
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"leasehold"}
-    # Rank 0 is found by a name that outlives its pod.
+    # Rank 0 has a DNS name that outlives its pod.
     services = plane.get("/api/v1/namespaces/team/services")["items"]
     [service] = [each for each in services if each["spec"]["clusterIP"] == "None"]
     env = {each["name"]: each.get("value") for each in pods[1]["spec"]["containers"][0]["env"]}
@@ -40,7 +40,7 @@ def test_a_run_is_paid_for_placed_bound_run_and_accounted_for(plane: Plane) -> N
     assert controller.stop() == 0
 
 
-def test_a_second_controller_goes_on_where_the_first_was_killed(plane: Plane) -> None:
+def test_second_controller_completes_run_of_killed_controller(plane: Plane) -> None:
     plane.kubelets.add("n1")
     first = plane.controller("first")
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8)))
@@ -59,8 +59,9 @@ def _ask(port: int, path: str) -> str:
         return bytes(answer.read()).decode()
 
 
-def test_whoever_the_api_server_took_first_is_first_in_line(plane: Plane) -> None:
-    """Also where its clock says that they came in the same second, and whoever asks later."""
+def test_queue_order_is_the_order_in_which_runs_were_created(plane: Plane) -> None:
+    """The order is that of the API server even if the Runs have the same creation second, and the
+    next leader keeps it."""
     plane.kubelets.add("n1")
     names = ["z", "m", "a"]
     jobs = [job(name, 8) for name in names]
@@ -79,8 +80,8 @@ def test_whoever_the_api_server_took_first_is_first_in_line(plane: Plane) -> Non
     assert [plane.run(name)["status"]["arrived"] for name in names] == places
 
 
-def test_a_budget_is_listed_with_its_envelopes_its_gpus_and_its_state(plane: Plane) -> None:
-    """A definition's columns come from the object as it is stored."""
+def test_budget_list_shows_envelopes_gpus_and_status(plane: Plane) -> None:
+    """The printer columns of a definition are filled from the stored object."""
     plane.kubelets.add("n1")
     plane.controller("a")
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(gpus=16), job("first", 8)))

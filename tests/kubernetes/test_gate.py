@@ -1,4 +1,4 @@
-"""What the ways to the API server that tests use leave behind when they are stopped: nothing."""
+"""The tests' own proxies to the API server leave no open connection behind when they stop."""
 
 import asyncio
 import gc
@@ -16,17 +16,17 @@ from tests.kubernetes.gate import Gate
 PATH = "/api/v1/namespaces"
 
 
-class _StopsAsSomebodyComes(Gate):
+class _StopsDuringAccept(Gate):
     late: socket.socket
 
     async def _pass_on(self, _: web.Request) -> web.StreamResponse:
         self.late = socket.create_connection(("127.0.0.1", self._port))
-        await asyncio.sleep(0)  # the loop has seen it, and accepts it in this turn
+        await asyncio.sleep(0)  # the loop has seen the connection and accepts it in this turn
         self._main.cancel()
         return web.Response()
 
 
-class _LosesItsClients(Gate):
+class _DropsItsClients(Gate):
     done = False
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
@@ -38,28 +38,28 @@ class _LosesItsClients(Gate):
             self.done = True
 
 
-def test_who_is_accepted_while_it_stops_is_hung_up_on(cluster: Cluster) -> None:
-    gate = _StopsAsSomebodyComes(cluster)
+def test_connection_accepted_while_gate_stops_is_closed(cluster: Cluster) -> None:
+    gate = _StopsDuringAccept(cluster)
     asking = _ask(gate, PATH)
     gate.ended()
     with gate.late:
         gate.late.settimeout(DEADLINE_S)
         assert _rest(gate.late) == b""
     asking.close()
-    gc.collect()  # whatever was left open would be told of here
+    gc.collect()  # warns of any connection that was left open
 
 
-def test_a_request_that_stands_at_the_gate_ends_with_it(
+def test_request_held_at_gate_ends_when_gate_stops(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _stop_while_two_wait(cluster)
-    gc.collect()  # the gate, too: a task that was left would be told of here
+    _stop_while_two_requests_wait(cluster)
+    gc.collect()  # collects the gate, too, and warns of any task that was left
     assert caplog.messages == []
 
 
-def _stop_while_two_wait(cluster: Cluster) -> None:
+def _stop_while_two_requests_wait(cluster: Cluster) -> None:
     gate = Gate(cluster)
-    gate.keep_back("GET", PATH)
+    gate.hold_back("GET", PATH)
     gone, waiting = _ask(gate, PATH), _ask(gate, PATH)
     _until(lambda: gate.kept == 2)
     gone.close()
@@ -69,10 +69,10 @@ def _stop_while_two_wait(cluster: Cluster) -> None:
     waiting.close()
 
 
-def test_a_stream_whose_client_has_gone_ends_quietly(
+def test_stream_of_disconnected_client_ends_without_log_messages(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gate = _LosesItsClients(cluster)
+    gate = _DropsItsClients(cluster)
     asking = _ask(gate, f"{PATH}?watch=1")
     _until(lambda: gate.done)
     gate.stop()
@@ -80,10 +80,10 @@ def test_a_stream_whose_client_has_gone_ends_quietly(
     assert caplog.messages == []
 
 
-def test_streams_that_are_open_when_it_stops_are_closed_to_the_server_too(
+def test_open_streams_are_closed_towards_server_when_gate_stops(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also by a server that is slow to say good-bye: it is asleep."""
+    """The API server is asleep, so it does not answer the end of a connection either."""
     gate = Gate(cluster)
     asking = [_ask(gate, f"{PATH}?watch=1") for _ in range(10)]
     for each in asking:
@@ -92,7 +92,7 @@ def test_streams_that_are_open_when_it_stops_are_closed_to_the_server_too(
         gate.stop()
     for each in asking:
         each.close()
-    gc.collect()  # what was left open would be told of here
+    gc.collect()  # warns of any stream that was left open
     assert caplog.messages == []
 
 

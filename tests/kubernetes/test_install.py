@@ -1,4 +1,4 @@
-"""What `leasehold install` puts onto a cluster, and that it takes it off again."""
+"""What `leasehold install` puts on a cluster, and what `--remove` takes away."""
 
 from pathlib import Path
 
@@ -10,19 +10,19 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
-def test_a_dry_run_prints_all_of_it(plane: Plane) -> None:
+def test_install_dry_run_prints_every_kind(plane: Plane) -> None:
     printed = plane.leasehold("install", "--dry-run", "--image", "example/leasehold:1").stdout
     kinds = [each["kind"] for each in yaml.safe_load_all(printed)]
     assert kinds[0] == "Namespace"
     assert {"CustomResourceDefinition", "ClusterRole", "ValidatingAdmissionPolicy", "Deployment",
             "PodDisruptionBudget", "PriorityClass", "FlowSchema"} <= set(kinds)  # fmt: skip
-    # A real server takes it as it is, twice.
+    # A real server accepts the same manifests twice.
     for _ in range(2):
         applied = plane.leasehold("install", "--image", "example/leasehold:1")
         assert applied.returncode == 0, applied.stderr
 
 
-def test_what_is_removed_stands_in_nobodys_way_and_the_ledger_stays(plane: Plane) -> None:
+def test_install_remove_takes_policies_and_finalizers_but_not_ledger(plane: Plane) -> None:
     asks = plane.cluster.client.ask
     name = "v1.query.rq.davidlangworthy.io"
     asks("POST", API_SERVICE, {
@@ -47,8 +47,10 @@ def test_what_is_removed_stands_in_nobodys_way_and_the_ledger_stays(plane: Plane
         plane.cluster.install()
 
 
-def test_with_the_ledger_everything_goes(own_cluster: Cluster, tmp_path: Path) -> None:
-    """Objects of the ledger have finalizers, and no controller takes them off any more."""
+def test_install_remove_ledger_deletes_every_definition(
+    own_cluster: Cluster, tmp_path: Path
+) -> None:
+    """Objects of the ledger have finalizers, and no controller is left to remove them."""
     own_cluster.install()
     plane = Plane(own_cluster, tmp_path)
     plane.controller("a")

@@ -1,5 +1,5 @@
-"""Objects of the ledger on a real API server: nobody deletes them in passing, and what an
-administrator removes by force is noticed, named, and put back from an export."""
+"""Objects of the ledger on a real API server: a plain deletion leaves them, and batches that an
+administrator removes by force are noticed, named and put back from an export."""
 
 import re
 import urllib.error
@@ -13,7 +13,7 @@ _MERGE = {"Content-Type": "application/merge-patch+json"}
 _NO_FINALIZERS = b'{"metadata":{"finalizers":null}}'
 
 
-def done(plane: Plane, *names: str) -> None:
+def complete(plane: Plane, *names: str) -> None:
     for name in names:
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(job(name, 8)))
         run = plane.until_phase(name, "Running")
@@ -40,12 +40,12 @@ def force_out(plane: Plane, name: str) -> None:
     assert name not in batches(plane)
 
 
-def test_a_deletion_leaves_every_object_of_the_ledger_where_it_is(plane: Plane) -> None:
-    """Even by a user who has every verb of Kubernetes' own on them."""
+def test_user_with_every_verb_cannot_delete_ledger_objects(plane: Plane) -> None:
+    """This holds even for a user who has all of Kubernetes' verbs on these kinds."""
     plane.kubelets.add("n1")
     plane.controller("a")
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget()))
-    done(plane, "one")
+    complete(plane, "one")
     ask, group = plane.cluster.client.ask, "rbac.authorization.k8s.io"
     kinds = ["ledgerbatches", "ledgerheads", "leases"]
     ask("POST", f"{RBAC}/clusterroles", {
@@ -69,21 +69,21 @@ def test_a_deletion_leaves_every_object_of_the_ledger_where_it_is(plane: Plane) 
         assert "the ledger writes this" in refused.err
         assert plane.kubectl.ok("get", plural, "-o", "name").split() == there
 
-    done(plane, "two")  # marked for deletion, the head still moves
+    complete(plane, "two")  # marked for deletion, the head still moves
     checked = plane.leasehold("ledger", "verify", "--kubeconfig", str(plane.cluster.kubeconfig()))
     assert checked.returncode == 0, checked.stderr
 
 
-def test_a_batch_that_was_forced_out_is_named_and_put_back(plane: Plane) -> None:
+def test_forcibly_deleted_batches_are_named_and_restored_from_export(plane: Plane) -> None:
     plane.kubelets.add("n1")
     controller = plane.controller("a")
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget()))
-    done(plane, "one")
+    complete(plane, "one")
     cluster = ("--kubeconfig", str(plane.cluster.kubeconfig()))
     exported = str(plane.kubectl.home / "ledger.jsonl")
     told = plane.leasehold("ledger", "export", *cluster, "--out", exported)
     assert told.returncode == 0, told.stderr
-    done(plane, "two")
+    complete(plane, "two")
     first, second = batches(plane)[:2]
     force_out(plane, first)
     force_out(plane, second)
@@ -101,8 +101,8 @@ def test_a_batch_that_was_forced_out_is_named_and_put_back(plane: Plane) -> None
     standby = plane.controller("b")
     plane.until(lambda: "no batches 1 to 2" in ready(standby))
 
-    in_vain = plane.leasehold("ledger", "restore", *cluster)
-    assert "the ledger has no batches 1 to 2" in in_vain.stderr
+    without_export = plane.leasehold("ledger", "restore", *cluster)
+    assert "the ledger has no batches 1 to 2" in without_export.stderr
     planned = plane.leasehold("ledger", "restore", *cluster, "--dry-run", exported)
     assert planned.stdout == "ledger restore: would put back batches 1 to 2\n", planned.stderr
     restored = plane.leasehold("ledger", "restore", *cluster, exported)
@@ -118,7 +118,7 @@ def test_a_batch_that_was_forced_out_is_named_and_put_back(plane: Plane) -> None
 
 
 def ready(controller: Controller) -> str:
-    """What /readyz says."""
+    """Return the text of /readyz."""
     url = f"http://127.0.0.1:{controller.port}/readyz"
     try:
         with urllib.request.urlopen(url, timeout=10) as said:

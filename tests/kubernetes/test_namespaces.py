@@ -1,4 +1,4 @@
-"""A namespace that is deleted takes its Runs along, with Kubernetes' own controllers at work."""
+"""Deleting a namespace or a Run, with Kubernetes' own controllers at work."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ from tests.kubernetes.plane import API, Plane, budget, job
 
 @pytest.fixture
 def cluster_at_work(installed: Cluster) -> Iterator[Cluster]:
-    """With the controllers that empty namespaces and remove what nobody owns."""
+    """A cluster with the controllers that empty namespaces and remove objects without an owner."""
     with installed.managers("namespace-controller", "garbage-collector-controller"):
         yield installed
 
 
-def test_a_namespace_goes_with_its_runs_and_leaves_the_ledger(
+def test_deleted_namespace_takes_its_runs_and_leaves_its_leases(
     cluster_at_work: Cluster, plane: Plane
 ) -> None:
     cluster_at_work.namespace("doomed")
@@ -29,7 +29,7 @@ def test_a_namespace_goes_with_its_runs_and_leaves_the_ledger(
     services = "/api/v1/namespaces/doomed/services"
     assert len(plane.get(services)["items"]) == 1
     plane.kubectl.ok("delete", "namespace", "doomed", "--timeout=30s")
-    # Who used what outlives the namespace.
+    # The records of usage outlive the namespace.
     plane.until(lambda: all(each.get("status", {}).get("closed") for each in plane.all("leases")))
     leases = plane.all("leases")
     assert [each["spec"]["runRef"]["namespace"] for each in leases] == ["doomed", "doomed"]
@@ -37,7 +37,7 @@ def test_a_namespace_goes_with_its_runs_and_leaves_the_ledger(
     assert found.stdout.startswith("ledger verify: ok"), found.stderr
 
 
-def test_what_belongs_to_a_run_goes_with_it(cluster_at_work: Cluster, plane: Plane) -> None:
+def test_deleted_run_takes_its_pods_and_service(cluster_at_work: Cluster, plane: Plane) -> None:
     plane.kubelets.add("n1", "n2")
     plane.controller()
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 16)))

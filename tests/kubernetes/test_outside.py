@@ -1,5 +1,5 @@
-"""The guide to a controller outside the cluster is followed word by word, on an empty API server
-and without an image."""
+"""The guide to a controller outside the cluster, followed step by step on an empty API server
+without an image."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ _MACHINE, _LISTENS = "controller.example.com:8443", "0.0.0.0:8443"
 
 
 class Administrator(Reader):
-    """Has an administrator's kubeconfig, and the one machine on which everything happens."""
+    """A reader with an administrator's kubeconfig; all commands run on this one machine."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         super().__init__(folder, Path(program("kubectl")))
@@ -61,7 +61,7 @@ def reader(tmp_path: Path, own_cluster: Cluster) -> Iterator[Administrator]:
 
 
 @pytest.mark.deadline(600)
-def test_every_step_outside_a_cluster_goes_as_shown(reader: Administrator) -> None:
+def test_guide_to_controller_outside_cluster_works_as_written(reader: Administrator) -> None:
     text = GUIDE.read_text(encoding="utf-8")
     reader.read(text)
     assert reader.ran == text.count("\n$ ") > 5
@@ -74,7 +74,7 @@ def test_every_step_outside_a_cluster_goes_as_shown(reader: Administrator) -> No
 
 
 @pytest.mark.parametrize("place", ["10.0.0.1:8443", "host", "host:0", "host:99999", "Ho_st:1"])
-def test_a_place_for_questions_that_no_service_can_name_is_refused(place: str) -> None:
+def test_install_refuses_query_address_without_dns_name_and_valid_port(place: str) -> None:
     words = ["install", "--dry-run", "--questions-at", place]
     done = subprocess.run(
         [sys.executable, "-m", "leasehold", *words],

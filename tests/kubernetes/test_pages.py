@@ -1,6 +1,6 @@
-"""The dashboard of a cluster: through the proxy of its front door, or served where somebody sits.
+"""The dashboard of a cluster: behind an authenticating proxy, or served on the user's machine.
 
-Both show what the API server's authorizer lets their visitor see.
+Both show what the API server's authorizer lets the visitor see.
 """
 
 import http.client
@@ -24,15 +24,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.conftest import SETTINGS
 from tests.kubernetes.plane import DEADLINE_S, Plane, budget, free_port, job, plane_on
-from tests.kubernetes.test_questions import asked as asked  # one Run, and two who may ask
+from tests.kubernetes.test_questions import asked as asked  # one Run, and two users
 
 PAGES = ("", "fleet", "runs", "queue", "budgets", "decisions", "report", "runs/team/train")
-NAME_ALL = ("decisions",)  # what they show is nothing without other tenants' names
+NAME_ALL = ("decisions",)  # pages that cannot be shown without other tenants' names
 
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Path:
-    """The certificate of a proxy, with its key, in one file."""
+    """A file with the certificate of the proxy and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "front-door")])
     now = datetime.now(UTC)
@@ -59,7 +59,7 @@ def proxy(tmp_path: Path) -> Path:
 
 
 class FrontDoor:
-    """What a proxy asks of us."""
+    """A client that sends what the proxy would send."""
 
     def __init__(self, port: int, proxy: Path | None) -> None:
         self._port = port
@@ -84,11 +84,13 @@ class FrontDoor:
             connection.close()
 
 
-def test_through_the_front_door(installed: Cluster, tmp_path: Path, proxy: Path) -> None:
+def test_pages_behind_proxy_show_what_the_visitor_may_see(
+    installed: Cluster, tmp_path: Path, proxy: Path
+) -> None:
     settings = f"{SETTINGS}\nweb: {{identityHeader: X-Forwarded-User, clientCA: {proxy}}}\n"
     port = free_port()
     with plane_on(installed, tmp_path, settings) as plane:
-        _let_see(plane, "ann", "team")
+        _grant_view(plane, "ann", "team")
         plane.kubelets.add("n1")
         plane.controller("a", "--pages", f"127.0.0.1:{port}")
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8)))
@@ -99,7 +101,7 @@ def test_through_the_front_door(installed: Cluster, tmp_path: Path, proxy: Path)
             assert status == (403 if page in NAME_ALL else 200), (page, text)
             assert page not in NAME_ALL or "query.hideTenants is on" in text
         assert "team/train" in door.see("runs", "ann")[1]
-        # Another tenant's, nobody's, and two at once.
+        # Refused: another tenant's page, a request without a user, and one with two users.
         assert "team/train" not in door.see("runs", "vic")[1]
         assert door.see("runs/team/train", "vic")[0] == 403
         assert door.see("ledger", "vic")[0] == 403
@@ -109,12 +111,12 @@ def test_through_the_front_door(installed: Cluster, tmp_path: Path, proxy: Path)
         status, text = door.see(f"runs/team/train/logs/{pod}", "ann")
         assert status == 501
         assert f"kubectl logs -n team {pod}" in text
-        # Who is not the proxy says nothing to us.
+        # A client without the proxy's certificate is not served.
         with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
             FrontDoor(port, None).see("", "ann")
 
 
-def _let_see(plane: Plane, user: str, namespace: str) -> None:
+def _grant_view(plane: Plane, user: str, namespace: str) -> None:
     group = "rbac.authorization.k8s.io"
     made = plane.cluster.client.ask(
         "POST",
@@ -130,19 +132,19 @@ def _let_see(plane: Plane, user: str, namespace: str) -> None:
     assert made.status in (201, 409), made.body
 
 
-def test_pages_need_somebody_who_says_who_looks(plane: Plane) -> None:
+def test_pages_option_requires_an_identity_header(plane: Plane) -> None:
     refused = plane.leasehold("controller", "--pages", "127.0.0.1:0")
     assert refused.returncode == 2
     assert "web.identityHeader" in refused.stderr
 
 
-# Served where somebody sits, with their own credentials.
+# Served on the user's machine, with the user's own credentials.
 
 
 class Here:
     def __init__(self, link: str) -> None:
         parts = urlsplit(link)
-        # A host of its own: the cookies of one go to all its ports.
+        # The link has its own host name, because browsers send a host's cookies to all its ports.
         assert str(parts.hostname).endswith(".localhost")
         self._port = parts.port
         self.cookie = ""
@@ -179,7 +181,7 @@ def served_here(plane: Plane, user: str) -> Iterator[Here]:
         process.stdout.close()
 
 
-def test_served_here_over_a_cluster(asked: Plane) -> None:
+def test_ui_here_serves_all_pages_and_follows_changes(asked: Plane) -> None:
     with served_here(asked, "system") as here:
         for page in (*PAGES, "ledger"):
             status, text = here.see(page)
@@ -192,11 +194,11 @@ def test_served_here_over_a_cluster(asked: Plane) -> None:
         asked.kubectl.ok("apply", "-f", asked.kubectl.file(job("another", 8)))
         assert version is not None
         asked.until(lambda: "team/another" in here.see("runs")[1])
-        # It is planned behind the other, which the ledger knows; whoever follows is told.
+        # The new Run's plan is in the ledger, so the page's version changes.
         asked.until(lambda: version.group(1) not in here.see("")[1])
 
 
-def test_served_here_it_shows_what_its_user_may_see(asked: Plane) -> None:
+def test_ui_here_shows_only_what_its_user_may_see(asked: Plane) -> None:
     with served_here(asked, "vic") as here:
         status, text = here.see("runs")
         assert status == 200

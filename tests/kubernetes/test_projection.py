@@ -1,4 +1,4 @@
-"""Of other people's pods, and of nodes, only what we read is kept."""
+"""The informer keeps only those fields of foreign pods and of nodes that leasehold reads."""
 
 import json
 from typing import Any
@@ -28,30 +28,32 @@ def _pod(labels: dict[str, str], version: str = "7", **status: Any) -> bytes:
     ).encode()  # fmt: skip
 
 
-def test_a_foreign_pod_costs_what_it_holds_and_no_more() -> None:
+def test_foreign_pod_is_reduced_to_the_fields_that_are_read() -> None:
     raw = _pod({"app": "web"})
     shown = reader_of("Pod", "v1")(raw)
     assert pod_from_wire(shown) == pod_from_wire(json.loads(raw))
     assert len(json.dumps(shown)) < 400 < len(raw) // 10
 
 
-def test_our_own_pod_says_all_that_we_read() -> None:
+def test_own_pod_keeps_all_fields_that_are_read() -> None:
     ended = {"exitCode": 3, "finishedAt": "2026-11-15T00:00:00Z"}
     statuses = [{"name": "main", "state": {"terminated": ended}}]
     raw = _pod({RUN_UID: "r"}, phase="Failed", containerStatuses=statuses)
     assert pod_from_wire(reader_of("Pod", "v1")(raw)) == pod_from_wire(json.loads(raw))
 
 
-def test_what_does_not_concern_us_is_no_news() -> None:
+def test_unread_fields_of_foreign_pod_make_no_news() -> None:
     read = reader_of("Pod", "v1")
     before, after = read(_pod({}, "7")), read(_pod({}, "8", podIP="10.0.0.2"))
     assert substance("Pod", before) == substance("Pod", after)
     ended = read(_pod({}, "9", phase="Succeeded"))
     assert substance("Pod", before) != substance("Pod", ended)
-    assert substance("Pod", read(_pod({RUN_UID: "r"}))) is None  # of ours, all of it is
+    assert (
+        substance("Pod", read(_pod({RUN_UID: "r"}))) is None
+    )  # every change of our own pods counts
 
 
-def test_a_nodes_heartbeat_is_no_news() -> None:
+def test_heartbeat_of_node_makes_no_news() -> None:
     read = reader_of("Node", "v1")
 
     def node(version: str, beat: str) -> dict[str, object]:

@@ -1,4 +1,5 @@
-"""`kubectl runs` against a cluster: the API server says who asks, and passes the question on."""
+"""`kubectl runs` against a cluster: the API server authenticates the caller and passes the query
+on to the controller."""
 
 import json
 import re
@@ -12,7 +13,7 @@ from tests.kubernetes.plane import Plane, budget, job
 
 @pytest.fixture
 def asked(plane: Plane) -> Iterator[Plane]:
-    """One Run under way, and a controller that answers."""
+    """A plane with one Run that runs and a controller that answers queries."""
     plane.kubelets.add("n1")
     with answering(plane):
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8)))
@@ -20,7 +21,7 @@ def asked(plane: Plane) -> Iterator[Plane]:
         yield plane
 
 
-def test_questions_are_answered_with_the_callers_own_rights(asked: Plane) -> None:
+def test_queries_are_answered_with_the_callers_own_rights(asked: Plane) -> None:
     found = asked.leasehold("runs", "who-pays", "train", "-n", "team", "-o", "json")
     assert json.loads(found.stdout)["question"] == "who-pays", found.stderr
     for words in (
@@ -31,17 +32,17 @@ def test_questions_are_answered_with_the_callers_own_rights(asked: Plane) -> Non
         answer = asked.leasehold("runs", *words, user="ann")
         assert answer.returncode == 0, (words, answer.stderr)
     assert "train" in asked.leasehold("runs", "list", "-n", "team", user="ann").stdout
-    # Another tenant's.
+    # A user of another namespace is refused.
     refused = asked.leasehold("runs", "explain", "train", "-n", "team", user="vic")
     assert refused.returncode != 0
     assert "team" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_kubectl_finds_our_kinds_beside_the_questions(asked: Plane, tmp_path: Path) -> None:
-    """By their short names, with an empty discovery cache for every command."""
-    # Events are written after everything else, so the first ones may still be on their way; those
-    # of other tests' Runs of this name are not shown there.
+def test_kubectl_finds_leasehold_kinds_beside_the_query_api(asked: Plane, tmp_path: Path) -> None:
+    """Each command uses the short names of the kinds and an empty discovery cache."""
+    # Events are written last, so the first ones may not be stored yet. `describe` does not show
+    # events of other tests' Runs of this name.
     asked.until(lambda: "paid by" in asked.kubectl.ok("describe", "run", "train", "-n", "team"))
     for number, (words, said) in enumerate(
         (
@@ -67,7 +68,7 @@ def test_kubectl_finds_our_kinds_beside_the_questions(asked: Plane, tmp_path: Pa
     assert sorted(line.split()[0] for line in listed.splitlines()) == ["compaction", "questions"]
 
 
-def test_a_manifest_is_asked_about_in_its_own_namespace(asked: Plane) -> None:
+def test_queries_about_a_manifest_use_its_own_namespace(asked: Plane) -> None:
     """`ann` has rights in `team` only, and her context names no namespace."""
     file = asked.kubectl.file(job("next", 8), job("after", 8))
     for question, said in (("plan", "next (org:team)"), ("cover", "after (org:team)")):
@@ -78,7 +79,7 @@ def test_a_manifest_is_asked_about_in_its_own_namespace(asked: Plane) -> None:
     assert "team" in elsewhere.stderr
 
 
-def test_a_role_may_allow_single_questions(asked: Plane) -> None:
+def test_role_may_allow_only_single_queries(asked: Plane) -> None:
     group, rbac = "query.rq.davidlangworthy.io", "/apis/rbac.authorization.k8s.io/v1"
     asked.cluster.client.ask("POST", f"{rbac}/clusterroles", {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -96,8 +97,8 @@ def test_a_role_may_allow_single_questions(asked: Plane) -> None:
     assert 'cannot get resource "questions"' in refused.stderr
 
 
-def test_nobody_else_may_speak_for_others(asked: Plane) -> None:
-    """A caller whom the API server does not let ask never reaches us."""
+def test_caller_forbidden_by_api_server_gets_no_answer(asked: Plane) -> None:
+    """A caller whom the API server forbids to send queries never reaches the controller."""
     asked.cluster.client.ask("DELETE", f"{RBAC}/clusterrolebindings/q-vic-leasehold-asker")
 
     def is_refused() -> bool:
@@ -107,7 +108,7 @@ def test_nobody_else_may_speak_for_others(asked: Plane) -> None:
     asked.until(is_refused)
 
 
-# As `kubectl runs` asks them; whatever is about the fleet or about one Run of the caller's own.
+# Commands of `kubectl runs` about the whole fleet or about a Run in the caller's own namespace.
 WALK = (
     ("list", "-A"), ("list", "-n", "team"), ("reservations", "-n", "team"),
     ("reservations", "-A", "--past"),
@@ -125,7 +126,7 @@ _PLAIN = ("attention", "audit", "budgets", "burn", "fleet", "leases", "ledger-he
 FOREIGN = re.compile(r"rivals|raid|org:rivals|hoard")
 
 
-def test_a_researcher_of_one_namespace_reads_no_other_teams_names(asked: Plane) -> None:
+def test_researcher_sees_no_names_of_other_teams(asked: Plane) -> None:
     asked.kubelets.add("n2")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rivals"}}
     money = budget("org:rivals", "rivals")

@@ -1,4 +1,4 @@
-"""What is asked of a namespace's quotas before a Run is considered, and how long that may take."""
+"""How a namespace's quotas are read before a Run is considered, and from where."""
 
 from aiohttp import web
 from tests.kubernetes.scripted import Scripted
@@ -17,8 +17,8 @@ POD: Wire = {
 GANG = Trial(pod=POD, count=2, gpus=16, gpu_resource="nvidia.com/gpu")
 
 
-def _says(known: str, really: str) -> Scripted:
-    """A server that has heard of one quota, and would find the other if it asked etcd."""
+def _server_with_quota(known: str, really: str) -> Scripted:
+    """Return a server whose cache has the quota `known` while etcd has the quota `really`."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
         if not request.path.endswith("/resourcequotas"):
@@ -30,7 +30,7 @@ def _says(known: str, really: str) -> Scripted:
     return Scripted([reply])
 
 
-def _rehearsed(server: Scripted) -> TriedPod | StoreError:
+def _rehearse(server: Scripted) -> TriedPod | StoreError:
     async def story(store: KubernetesStore) -> TriedPod | StoreError:
         [found] = await store.rehearse([GANG])
         return found
@@ -38,18 +38,18 @@ def _rehearsed(server: Scripted) -> TriedPod | StoreError:
     return server.tell(story)
 
 
-def test_a_run_that_a_quota_holds_waits_for_no_word_of_etcd() -> None:
-    server = _says(known="16", really="16")
-    assert isinstance(_rehearsed(server), TriedPod)
+def test_run_within_cached_quota_needs_no_read_from_etcd() -> None:
+    server = _server_with_quota(known="16", really="16")
+    assert isinstance(_rehearse(server), TriedPod)
     [asked] = [each for each in server.heard if each.path.endswith("/resourcequotas")]
     assert asked.query["resourceVersion"] == "0"
 
 
-def test_a_quota_that_was_raised_a_moment_ago_refuses_nobody() -> None:
-    assert isinstance(_rehearsed(_says(known="8", really="16")), TriedPod)
+def test_run_within_just_raised_quota_is_accepted() -> None:
+    assert isinstance(_rehearse(_server_with_quota(known="8", really="16")), TriedPod)
 
 
-def test_a_gang_that_no_quota_can_hold_is_refused() -> None:
-    refused = _rehearsed(_says(known="8", really="8"))
+def test_gang_larger_than_quota_is_refused() -> None:
+    refused = _rehearse(_server_with_quota(known="8", really="8"))
     assert isinstance(refused, Invalid)
     assert "the ResourceQuota q of its namespace allows 8" in str(refused.problems)

@@ -1,4 +1,4 @@
-"""Readiness on a real API server: when nobody decides, no replica says that all is well."""
+"""Readiness on a real API server: a replica that cannot reach it is not ready."""
 
 import urllib.error
 import urllib.request
@@ -12,7 +12,7 @@ NAMES = ("a", "b", "c")
 
 
 def asked(controller: Controller, path: str) -> tuple[int, str]:
-    """The status and text of a probe; 0 while nothing is served."""
+    """Return the status and text of a probe; the status is 0 while nothing is served."""
     try:
         url = f"http://127.0.0.1:{controller.port}{path}"
         with urllib.request.urlopen(url, timeout=10) as said:
@@ -23,20 +23,20 @@ def asked(controller: Controller, path: str) -> tuple[int, str]:
         return 0, ""
 
 
-def decides(controllers: list[Controller]) -> list[bool]:
+def leading(controllers: list[Controller]) -> list[bool]:
     return ["leasehold_decides 1.0" in asked(each, "/metrics")[1] for each in controllers]
 
 
-def test_three_replicas_that_the_api_server_cannot_reach_are_not_ready(plane: Plane) -> None:
+def test_three_replicas_cut_off_from_api_server_are_not_ready(plane: Plane) -> None:
     way = Partition(plane.cluster.port)
     try:
         replicas = [plane.controller(name, server=way.server) for name in NAMES]
         plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
-        assert sum(decides(replicas)) == 1
+        assert sum(leading(replicas)) == 1
 
         way.cut()
         plane.until(lambda: all(asked(each, "/readyz")[0] == 503 for each in replicas))
-        plane.until(lambda: not any(decides(replicas)))
+        plane.until(lambda: not any(leading(replicas)))
         plane.until(
             lambda: all("the store has not answered" in asked(each, "/readyz")[1]
                         for each in replicas)
@@ -45,31 +45,31 @@ def test_three_replicas_that_the_api_server_cannot_reach_are_not_ready(plane: Pl
 
         way.heal()
         plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
-        assert sum(decides(replicas)) == 1
+        assert sum(leading(replicas)) == 1
     finally:
         plane.kill_controllers()
         way.stop()
 
 
-def test_three_replicas_whose_api_server_is_seconds_away_are_not_ready(plane: Plane) -> None:
-    """It answers, and always too late for a tenure."""
+def test_three_replicas_with_very_slow_api_server_are_not_ready(plane: Plane) -> None:
+    """The API server answers, but always too late for a tenure."""
     way = Delaying(plane.cluster, 0.0)
     try:
         replicas = [plane.controller(name, server=way.server) for name in NAMES]
         plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
-        way.move_away(3.0)
+        way.set_round_trip(3.0)
         plane.until(lambda: all(asked(each, "/readyz")[0] == 503 for each in replicas))
-        plane.until(lambda: not any(decides(replicas)))
+        plane.until(lambda: not any(leading(replicas)))
         assert all(asked(each, "/livez")[0] == 200 for each in replicas)
-        way.move_away(0.0)
+        way.set_round_trip(0.0)
         plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
-        assert sum(decides(replicas)) == 1
+        assert sum(leading(replicas)) == 1
     finally:
         plane.kill_controllers()
         way.stop()
 
 
-def test_standbys_that_are_cut_off_from_a_healthy_holder_are_not_ready(plane: Plane) -> None:
+def test_standbys_cut_off_from_api_server_are_not_ready_while_leader_is(plane: Plane) -> None:
     way = Partition(plane.cluster.port)
     try:
         first = plane.controller("a")
@@ -79,7 +79,7 @@ def test_standbys_that_are_cut_off_from_a_healthy_holder_are_not_ready(plane: Pl
         way.cut()
         plane.until(lambda: all(asked(each, "/readyz")[0] == 503 for each in others))
         assert asked(first, "/readyz") == (200, "ok\n")
-        assert decides([first, *others]) == [True, False, False]
+        assert leading([first, *others]) == [True, False, False]
     finally:
         plane.kill_controllers()
         way.stop()

@@ -1,4 +1,4 @@
-"""What the API server refuses by itself, whoever asks: roles and policies, no webhook."""
+"""What the API server refuses by itself, by roles and policies and without a webhook."""
 
 import json
 import time
@@ -16,7 +16,7 @@ BUDGETS = f"/apis/{API}/namespaces/team/budgets"
 LEASES = f"/apis/{API}/leases"
 PODS = "/api/v1/namespaces/team/pods"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-# Who is what in namespace `team`: a role of ours, and verbs on owners.
+# Each user's role in namespace `team`, and verbs on owners.
 PEOPLE = {
     "ann": ("leasehold-researcher", {"spend": ["org:team"]}),
     "ben": ("leasehold-researcher", {"spend": ["org:other"]}),
@@ -28,7 +28,8 @@ PEOPLE = {
 
 @pytest.fixture(scope="module")
 def people(installed: Cluster) -> Cluster:
-    """Each with their role; `eve` may do everything that Kubernetes knows, and nothing of ours."""
+    """A cluster on which each user has their role; `eve` has all verbs of Kubernetes on our kinds,
+    but none of leasehold's own verbs."""
     ask = installed.client.ask
     for name, (role, verbs) in PEOPLE.items():
         rules = [
@@ -49,7 +50,7 @@ def people(installed: Cluster) -> Cluster:
 
 
 def _wait_for_policies(cluster: Cluster) -> None:
-    """They come into force one by one, a second or two after they were made."""
+    """Wait until all policies are in force; each needs a second or two after its creation."""
     eve, labelled = As(cluster, "eve"), pod("tried", node="")
     labelled["metadata"] = {"name": "tried", "labels": {"rq.davidlangworthy.io/run-uid": "x"}}
     tried = [
@@ -64,7 +65,7 @@ def _wait_for_policies(cluster: Cluster) -> None:
         time.sleep(0.1)
     made = As(cluster, "ann")
     while "finalizers" not in made.create(f"{RUNS}?dryRun=All", job("tried", 8)).json["metadata"]:
-        assert time.monotonic() < due, "Runs are not held at birth"
+        assert time.monotonic() < due, "created Runs have no finalizer yet"
         time.sleep(0.1)
 
 
@@ -98,7 +99,7 @@ def _bind(cluster: Cluster, namespace: str, name: str, who: str, kind: str, role
 
 
 class As:
-    """Somebody, by impersonation."""
+    """A client that impersonates a user."""
 
     def __init__(self, cluster: Cluster, who: str) -> None:
         self._cluster = cluster
@@ -112,74 +113,80 @@ class As:
         return self._cluster.client.ask("PATCH", path, json.dumps(change).encode(), headers=headers)
 
 
-def _says(answer: Answer, *words: str) -> None:
+def _assert_refused(answer: Answer, *words: str) -> None:
     said: Any = answer.json
     assert answer.status in (403, 422), said
     for each in words:
         assert each in said["message"], said["message"]
 
 
-def test_nobody_spends_as_another_owner(people: Cluster) -> None:
+def test_user_without_spend_verb_cannot_run_as_that_owner(people: Cluster) -> None:
     ann = As(people, "ann")
     assert ann.create(RUNS, job("mine", 8)).status == 201
-    _says(ann.create(RUNS, job("theirs", 8, owner="org:other")), "ann", "spend", "org:other")
-    _says(ann.patch(f"{RUNS}/mine", {"spec": {"owner": "org:other"}}), "spec.owner")
-    _says(As(people, "vic").create(RUNS, job("theirs", 8)), "runs")
-    _says(As(people, "eve").create(RUNS, job("theirs", 8)), "eve", "spend")
+    _assert_refused(
+        ann.create(RUNS, job("theirs", 8, owner="org:other")), "ann", "spend", "org:other"
+    )
+    _assert_refused(ann.patch(f"{RUNS}/mine", {"spec": {"owner": "org:other"}}), "spec.owner")
+    _assert_refused(As(people, "vic").create(RUNS, job("theirs", 8)), "runs")
+    _assert_refused(As(people, "eve").create(RUNS, job("theirs", 8)), "eve", "spend")
 
 
-def test_nobody_takes_over_the_run_of_another_owner(people: Cluster) -> None:
-    """Not by an edit of the owner together with a field that may be edited, either."""
+def test_owner_of_a_run_cannot_be_edited(people: Cluster) -> None:
+    """Editing the owner is refused even together with a field that may be edited."""
     ann, ben = As(people, "ann"), As(people, "ben")
     elastic = {"minTotalGPUs": 8, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 8}
     assert ann.create(RUNS, job("mine", 8, malleable=elastic)).status == 201
     wider = {"malleable": {"desiredTotalGPUs": 32}}
-    _says(ben.patch(f"{RUNS}/mine", {"spec": wider}), "ben", "spend", "org:team")
+    _assert_refused(ben.patch(f"{RUNS}/mine", {"spec": wider}), "ben", "spend", "org:team")
     for more in ({}, wider, {"stop": True}, {"runtime": {"maxDuration": "99h"}}):
         taken = ben.patch(f"{RUNS}/mine", {"spec": {"owner": "org:other", **more}})
         assert taken.status == 422
-        _says(taken, "spec.owner", "can be edited")
-    # Not even the controller, which the policies do not ask.
+        _assert_refused(taken, "spec.owner", "can be edited")
+    # The controller, to which the policies do not apply, is refused too.
     patched = people.client.ask(
         "PATCH",
         f"{RUNS}/mine",
         json.dumps({"spec": {"owner": "org:other", **wider}}).encode(),
         headers=MERGE,
     )
-    _says(patched, "spec.owner", "can be edited")
+    _assert_refused(patched, "spec.owner", "can be edited")
     assert people.client.ask("GET", f"{RUNS}/mine").json["spec"]["owner"] == "org:team"
     assert ann.patch(f"{RUNS}/mine", {"spec": wider}).status == 200
 
 
-def test_a_run_is_held_and_says_who_made_it(people: Cluster) -> None:
+def test_created_run_has_finalizer_and_names_its_submitter(people: Cluster) -> None:
     made: Any = As(people, "ann").create(RUNS, job("mine", 8)).json
     assert made["metadata"]["finalizers"] == ["rq.davidlangworthy.io/leases-closed"]
     assert made["metadata"]["annotations"]["rq.davidlangworthy.io/submitter"] == "ann"
 
 
-def test_whoever_may_edit_runs_may_stop_one_without_spending(people: Cluster) -> None:
+def test_user_without_spend_verb_may_stop_a_run_but_not_extend_it(people: Cluster) -> None:
     As(people, "ann").create(RUNS, job("mine", 8))
     eve = As(people, "eve")
     assert eve.patch(f"{RUNS}/mine", {"spec": {"stop": True}}).status == 200
     wider = {"spec": {"runtime": {"maxDuration": "99h"}}}
-    _says(eve.patch(f"{RUNS}/mine", wider), "spend")
+    _assert_refused(eve.patch(f"{RUNS}/mine", wider), "spend")
     assert As(people, "ann").patch(f"{RUNS}/mine", wider).status == 200
 
 
-def test_nobody_raises_a_budget_without_the_verb(people: Cluster) -> None:
+def test_budget_edit_needs_fund_verb_and_lending_edit_needs_lend_verb(people: Cluster) -> None:
     bob, len_, eve = (As(people, who) for who in ("bob", "len", "eve"))
-    _says(len_.create(BUDGETS, budget()), "len", "fund", "org:team")
+    _assert_refused(len_.create(BUDGETS, budget()), "len", "fund", "org:team")
     assert bob.create(BUDGETS, budget()).status == 201
-    _says(bob.create(BUDGETS, {**budget(), **_renamed("x", "org:rich")}), "fund", "org:rich")
+    _assert_refused(
+        bob.create(BUDGETS, {**budget(), **_renamed("x", "org:rich")}), "fund", "org:rich"
+    )
     envelope: dict[str, object] = {"name": "west", "flavor": "H100-80GB", "concurrency": 64}
     more = {"spec": {"envelopes": [{**envelope, "concurrency": 6400}]}}
     lent = {"spec": {"envelopes": [{**envelope, "lending": {"allow": True, "to": ["org:*"]}}]}}
     for who, change in ((len_, more), (eve, more), (eve, lent)):
-        _says(who.patch(f"{BUDGETS}/money", change), "fund")
+        _assert_refused(who.patch(f"{BUDGETS}/money", change), "fund")
     assert len_.patch(f"{BUDGETS}/money", lent).status == 200
     assert bob.patch(f"{BUDGETS}/money", more).status == 200
-    _says(bob.patch(f"{BUDGETS}/money", {"spec": {"parents": ["org:rich"]}}), "fund", "org:rich")
-    _says(bob.patch(f"{BUDGETS}/money", {"spec": {"owner": "org:rich"}}))
+    _assert_refused(
+        bob.patch(f"{BUDGETS}/money", {"spec": {"parents": ["org:rich"]}}), "fund", "org:rich"
+    )
+    _assert_refused(bob.patch(f"{BUDGETS}/money", {"spec": {"owner": "org:rich"}}))
 
 
 def _renamed(name: str, owner: str) -> dict[str, object]:
@@ -194,54 +201,54 @@ def _renamed(name: str, owner: str) -> dict[str, object]:
         ("Resolution", "resolutions"),
     ],
 )  # fmt: skip
-def test_nobody_writes_what_is_the_ledgers(people: Cluster, kind: str, plural: str) -> None:
+def test_user_cannot_create_ledger_objects(people: Cluster, kind: str, plural: str) -> None:
     made = thing("forged", kind=kind, namespace="")
-    _says(As(people, "eve").create(f"/apis/{API}/{plural}", made), "ledger")
+    _assert_refused(As(people, "eve").create(f"/apis/{API}/{plural}", made), "ledger")
 
 
-def test_nobody_edits_a_lease_and_nobody_opens_it_again(people: Cluster) -> None:
+def test_lease_cannot_be_edited_or_reopened(people: Cluster) -> None:
     people.client.ask("POST", LEASES, thing("l", kind="Lease", namespace=""))
     path, eve = f"{LEASES}/l", As(people, "eve")
-    _says(eve.patch(path, {"metadata": {"labels": {"a": "b"}}}), "ledger")
-    _says(eve.patch(f"{path}/status", {"status": {"closed": True}}), "ledger")
+    _assert_refused(eve.patch(path, {"metadata": {"labels": {"a": "b"}}}), "ledger")
+    _assert_refused(eve.patch(f"{path}/status", {"status": {"closed": True}}), "ledger")
     close = json.dumps({"status": {"closed": True}}).encode()
     people.client.ask("PATCH", f"{path}/status", close, headers=MERGE)
-    # Not even who keeps the ledger.
+    # The controller, which writes the ledger, is refused too.
     again = json.dumps({"status": {"closed": False}}).encode()
-    _says(people.client.ask("PATCH", f"{path}/status", again, headers=MERGE), "final")
+    _assert_refused(people.client.ask("PATCH", f"{path}/status", again, headers=MERGE), "final")
     spec = json.dumps({"spec": {"batch": 7}}).encode()
-    _says(people.client.ask("PATCH", path, spec, headers=MERGE), "immutable")
+    _assert_refused(people.client.ask("PATCH", path, spec, headers=MERGE), "immutable")
 
 
-def test_nobody_writes_a_status(people: Cluster) -> None:
+def test_user_cannot_write_status_of_a_run(people: Cluster) -> None:
     As(people, "ann").create(RUNS, job("mine", 8))
     done = {"status": {"phase": "Completed"}}
-    _says(As(people, "eve").patch(f"{RUNS}/mine/status", done), "ledger")
-    _says(As(people, "ann").patch(f"{RUNS}/mine/status", done), "runs/status")
+    _assert_refused(As(people, "eve").patch(f"{RUNS}/mine/status", done), "ledger")
+    _assert_refused(As(people, "ann").patch(f"{RUNS}/mine/status", done), "runs/status")
 
 
-def test_nobody_makes_or_relabels_a_pod_of_ours(people: Cluster) -> None:
+def test_user_cannot_create_relabel_or_bind_leasehold_pods(people: Cluster) -> None:
     eve, ours = As(people, "eve"), {"rq.davidlangworthy.io/run-uid": "x"}
     made: Any = pod("forged", node="")
     made["metadata"]["labels"] = ours
-    _says(eve.create(PODS, made), "labels")
+    _assert_refused(eve.create(PODS, made), "labels")
     people.client.ask("POST", PODS, made)
-    _says(eve.patch(f"{PODS}/forged", {"metadata": {"labels": None}}), "labels")
+    _assert_refused(eve.patch(f"{PODS}/forged", {"metadata": {"labels": None}}), "labels")
     assert eve.patch(f"{PODS}/forged", {"metadata": {"labels": {"mine": "1"}}}).status == 200
     assert eve.create(PODS, pod("theirs", node="")).status == 201
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "forged"},
                "target": {"apiVersion": "v1", "kind": "Node", "name": "n"}}  # fmt: skip
-    _says(As(people, "ann").create(f"{PODS}/forged/binding", binding), "pods/binding")
+    _assert_refused(As(people, "ann").create(f"{PODS}/forged/binding", binding), "pods/binding")
 
 
-def test_nothing_stands_in_the_way_of_a_deletion(people: Cluster) -> None:
+def test_user_with_delete_verb_may_delete_a_lease(people: Cluster) -> None:
     people.client.ask("POST", LEASES, thing("l", kind="Lease", namespace=""))
     gone = people.client.ask("DELETE", f"{LEASES}/l", headers={"Impersonate-User": "eve"})
     assert gone.status == 200
 
 
 def _many(total: int, *, group: int | None = None, pod: int | None = None) -> dict[str, object]:
-    """Numbers that are each legal and together too many."""
+    """Return sizes that are each legal but together make too many groups or pods."""
     sizes: dict[str, object] = {"gpuType": "H100-80GB", "totalGPUs": total}
     sizes |= {} if pod is None else {"gpusPerPod": pod}
     return {"resources": sizes, **({} if group is None else {"locality": {"groupGPUs": group}})}
@@ -281,7 +288,7 @@ def _many(total: int, *, group: int | None = None, pod: int | None = None) -> di
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_a_run_that_cannot_be_is_refused_by_its_definition(
+def test_invalid_run_is_refused_by_its_definition(
     people: Cluster, change: dict[str, object], path: str
 ) -> None:
     bad: Any = job("bad", 8)
@@ -292,7 +299,7 @@ def test_a_run_that_cannot_be_is_refused_by_its_definition(
     assert any(path in each for each in fields), answer.body
 
 
-def test_a_run_that_was_cancelled_stays_so(people: Cluster) -> None:
+def test_cancelled_run_cannot_be_restarted(people: Cluster) -> None:
     people.client.ask("POST", RUNS, job("stopped", 8, stop=True))
     patch = {"Content-Type": "application/merge-patch+json"}
     body = json.dumps({"spec": {"stop": False}}).encode()

@@ -1,4 +1,5 @@
-"""Several controllers on one cluster: killed, paused, stopped; nothing twice, nothing lost."""
+"""Several controllers on one cluster, one of which is killed, paused or stopped: no pod is lost
+and none is started twice."""
 
 import signal
 import time
@@ -9,7 +10,7 @@ from contextlib import suppress
 import pytest
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound, epoch, holder, start
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 from leasehold.core.ledger.head import FORMAT
 
@@ -17,7 +18,7 @@ NODES = [f"n{number}" for number in range(64)]
 
 
 @pytest.mark.parametrize("when", ["at once", "half bound"])
-def test_a_holder_that_is_killed_is_followed_by_another(plane: Plane, when: str) -> None:
+def test_killed_leader_is_followed_by_another_replica(plane: Plane, when: str) -> None:
     plane.kubelets.add(*NODES)
     replicas = start(plane, "a", "b", "c")
     first = holder(plane)
@@ -32,43 +33,43 @@ def test_a_holder_that_is_killed_is_followed_by_another(plane: Plane, when: str)
     assert len(plane.pods()) == 64
     plane.exit_all(run["metadata"]["uid"])
     plane.until_phase("wide", "Completed")
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 WIDE: dict[str, object] = {"locality": {"groupGPUs": 512}}
 
 
-def test_a_holder_that_was_paused_past_its_tenure_does_nothing_any_more(plane: Plane) -> None:
+def test_leader_paused_past_its_tenure_changes_nothing_when_it_resumes(plane: Plane) -> None:
     plane.kubelets.add(*NODES[:16])
     replicas = start(plane, "a", "b")
     first = holder(plane)
     paused = replicas[first].process
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(gpus=128)))
-    plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("before", 64, **_of(64))))
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("before", 64, **_in_one_group(64))))
     plane.until(lambda: bool(plane.pods()))
     paused.send_signal(signal.SIGSTOP)
     try:
         plane.until(lambda: holder(plane) not in ("", first))
         plane.until_phase("before", "Running")
-        plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("after", 64, **_of(64))))
+        plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("after", 64, **_in_one_group(64))))
         plane.until_phase("after", "Running")
         there = {pod["metadata"]["uid"] for pod in plane.pods()}
         sealed = epoch(plane)
     finally:
         paused.send_signal(signal.SIGCONT)
     plane.until(lambda: "tenure lost" in replicas[first].log())
-    time.sleep(1)  # whatever it still meant to do
+    time.sleep(1)  # time for requests that it still meant to send
     assert {pod["metadata"]["uid"] for pod in plane.pods()} == there
     assert epoch(plane) == sealed
     assert holder(plane) != first
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def _of(gpus: int) -> dict[str, object]:
+def _in_one_group(gpus: int) -> dict[str, object]:
     return {"locality": {"groupGPUs": gpus}}
 
 
-def test_a_holder_that_is_told_to_stop_hands_over_at_once(plane: Plane) -> None:
+def test_leader_that_is_stopped_hands_over_to_another_replica(plane: Plane) -> None:
     plane.kubelets.add("n1")
     replicas = start(plane, "a", "b")
     first = holder(plane)
@@ -78,11 +79,11 @@ def test_a_holder_that_is_told_to_stop_hands_over_at_once(plane: Plane) -> None:
     plane.until(lambda: holder(plane) not in ("", first))
     plane.exit_all(plane.run("train")["metadata"]["uid"])
     plane.until_phase("train", "Completed")
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_who_does_not_know_the_ledgers_format_stands_by_for_ever(plane: Plane) -> None:
-    """As an older replica does during an upgrade, or a rollback that went too far."""
+def test_replica_that_does_not_know_ledger_format_does_not_lead(plane: Plane) -> None:
+    """An older replica does this during an upgrade, or after a rollback to too old a version."""
     first = plane.controller("a")
     plane.until(lambda: epoch(plane) == 1)
     assert first.stop() == 0

@@ -1,14 +1,15 @@
-"""Nodes with our taint: other schedulers leave them alone, we do not, and spares lie only there."""
+"""Nodes with leasehold's taint: leasehold uses them, other schedulers do not, and spares are
+placed only there."""
 
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 TAINT = "rq.davidlangworthy.io/fleet"
 
 
-def _leases(plane: Plane, role: str) -> set[str]:
-    """The nodes of those that are open."""
+def _leased_nodes(plane: Plane, role: str) -> set[str]:
+    """Return the nodes of the open leases of a role."""
     return {
         each["spec"]["slice"]["node"]
         for each in plane.all("leases")
@@ -16,7 +17,7 @@ def _leases(plane: Plane, role: str) -> set[str]:
     }
 
 
-def test_a_node_that_others_are_kept_away_from_takes_our_work(plane: Plane) -> None:
+def test_reserved_node_takes_leasehold_pods(plane: Plane) -> None:
     plane.kubelets.add("n1", reserved=True)
     plane.controller()
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8)))
@@ -24,10 +25,10 @@ def test_a_node_that_others_are_kept_away_from_takes_our_work(plane: Plane) -> N
     assert [pod["spec"]["nodeName"] for pod in bound(plane)] == ["n1"]
     keys = [each["key"] for each in bound(plane)[0]["spec"]["tolerations"]]
     assert TAINT in keys
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_spares_lie_only_there_and_who_finds_none_is_told(plane: Plane) -> None:
+def test_spares_use_only_reserved_nodes_and_run_without_any_says_so(plane: Plane) -> None:
     plane.kubelets.add("n1", "n2")
     plane.controller()
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8, sparesPerGroup=8)))
@@ -37,5 +38,5 @@ def test_spares_lie_only_there_and_who_finds_none_is_told(plane: Plane) -> None:
     assert plane.all("leases") == []
     plane.kubectl.ok("taint", "node", "n1", f"{TAINT}=:NoSchedule")
     plane.until_phase("train", "Running")
-    assert (_leases(plane, "Spare"), _leases(plane, "Active")) == ({"n1"}, {"n2"})
-    all_is_well(plane)
+    assert (_leased_nodes(plane, "Spare"), _leased_nodes(plane, "Active")) == ({"n1"}, {"n2"})
+    check_consistency(plane)

@@ -1,4 +1,4 @@
-"""How many times a start has to wait for a far API server: requests are counted, not seconds."""
+"""How many round trips to a distant API server a start takes: requests are counted, not seconds."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.test_readiness import asked
 
 ROUND_TRIP_S = 0.2
-_BESIDE = re.compile(r"coordination|/events|/budgets/|/nodes")  # no start waits for these
+_BESIDE = re.compile(r"coordination|/events|/budgets/|/nodes")  # no start waits for these requests
 
 
 @pytest.fixture
@@ -21,20 +21,20 @@ def way(plane: Plane) -> Iterator[Delaying]:
 
 
 def places(chain: list[Trip]) -> list[str]:
-    """Which kinds of objects, one after another."""
+    """Return the plural kinds of the requests, in order."""
     return [re.findall(r"/v1/(?:namespaces/[^/]+/)?([a-z]+)", each.path)[0] for each in chain]
 
 
-def _is_told(trip: Trip) -> bool:
+def _is_status_write(trip: Trip) -> bool:
     return trip.path.endswith("/runs/far/status")
 
 
 @pytest.mark.parametrize("gpus", [8, 24], ids=["one pod", "a gang"])
-def test_a_start_takes_five_round_trips_once_its_template_is_known(
+def test_start_takes_five_round_trips_after_template_dry_run(
     plane: Plane, way: Delaying, gpus: int
 ) -> None:
-    """The batch, the head, leases with pods and what pods share, the head again, the bindings; and
-    before them the dry run of the template."""
+    """The five round trips are: the batch; the head; the leases, the pods and the pods' Service;
+    the head again; the bindings. The dry run of the template comes before them."""
     plane.kubelets.add("n1", "n2", "n3")
     controller = plane.controller("a", server=way.server)
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget()))
@@ -44,7 +44,7 @@ def test_a_start_takes_five_round_trips_once_its_template_is_known(
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("far", gpus)))
     plane.until_phase("far", "Running")
 
-    plane.until(lambda: way.trips(_is_told) != [])
+    plane.until(lambda: way.trips(_is_status_write) != [])
     trips = way.trips(lambda trip: not _BESIDE.search(trip.path))
     bindings = [each for each in trips if each.path.endswith("/binding")]
     assert len(bindings) == gpus // 8
@@ -56,12 +56,12 @@ def test_a_start_takes_five_round_trips_once_its_template_is_known(
     assert places(start)[:2] == ["ledgerbatches", "ledgerheads"]
     assert places(start)[3:] == ["ledgerheads", "pods"]
     assert len(longest_chain(before)) == 6, list(map(str, longest_chain(before)))
-    # Its status says so two round trips later: conditions are stamped by what was there.
-    told = next(each for each in trips if _is_told(each))
+    # The Run's status follows two round trips later: a condition keeps the time that it had.
+    told = next(each for each in trips if _is_status_write(each))
     assert len(longest_chain([each for each in trips if each.answered <= told.answered])) == 8
 
 
-def test_the_head_is_read_after_all_creates_and_before_every_binding(
+def test_head_is_read_after_all_creates_and_before_every_binding(
     plane: Plane, way: Delaying
 ) -> None:
     plane.kubelets.add("n1", "n2", "n3")

@@ -1,5 +1,5 @@
-"""Three controllers while the way to the API server fails, and one that wakes up in a world that
-somebody else has filled meanwhile."""
+"""Three controllers while requests to the API server fail, and a paused leader that resumes after
+its successor has created pods."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tests.kubernetes.gate import Gate
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound, epoch, holder
 from tests.kubernetes.unreliable import Unreliable
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 # A whole minute of it in `make soak-kube`.
 TROUBLED_S = 60.0 if "SOAK_MOMENTS" in os.environ else 8.0
@@ -19,10 +19,10 @@ NAMES = ("a", "b", "c")
 
 
 @pytest.mark.deadline(400)
-def test_when_every_fifth_request_fails_nothing_is_lost_and_nothing_done_twice(
+def test_runs_complete_once_when_every_fifth_request_fails_for_three_replicas(
     plane: Plane,
 ) -> None:
-    """Refused, failed before and after it was written, and cut off, whichever of them decides."""
+    """Requests are throttled, fail, lose their answer or are cut off, whichever replica leads."""
     plane.kubelets.add("n1", "n2", "n3", "n4")
     way = Unreliable(plane.cluster, every=5)
     try:
@@ -44,20 +44,20 @@ def test_when_every_fifth_request_fails_nothing_is_lost_and_nothing_done_twice(
         way.heal()
         assert troubled > 20
         assert {plane.run(name)["status"]["attempt"] for name in names} == {1}
-        assert len(plane.all("leases")) == 2 * len(names)  # one a pod: nobody was started twice
+        assert len(plane.all("leases")) == 2 * len(names)  # one per pod: no pod was started twice
         assert len({pod["metadata"]["name"] for pod in bound(plane)}) == 2 * len(names)
         print(f"{troubled} requests failed under {len(names)} runs; epoch {seen}")
-        all_is_well(plane)
+        check_consistency(plane)
     finally:
         plane.stop_controllers()
         way.stop()
 
 
-def test_one_that_wakes_up_among_its_successors_pods_leaves_them_alone(
+def test_deposed_leader_that_resumes_leaves_its_successors_pods_alone(
     plane: Plane, installed: Cluster
 ) -> None:
-    """It knows of no lease that asks for them, they are on no node, and its watch is full of them:
-    it neither sweeps nor binds any."""
+    """The resumed leader sees unbound pods for which it knows no lease. It must neither delete nor
+    bind any of them."""
     plane.kubelets.add("n1", "n2", "n3")
     gate = Gate(installed)
     first = plane.controller("first")
@@ -69,22 +69,22 @@ def test_one_that_wakes_up_among_its_successors_pods_leaves_them_alone(
             plane.controller(name, server=gate.server)
         first.process.send_signal(signal.SIGSTOP)
         plane.until(lambda: holder(plane) in ("second", "third"))
-        gate.keep_back("POST", "/binding")
+        gate.hold_back("POST", "/binding")
         plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("after", 16)))
         plane.until(lambda: gate.kept == 2)
         there = {pod["metadata"]["uid"] for pod in plane.pods()}
         sealed = epoch(plane)
         first.process.send_signal(signal.SIGCONT)
         plane.until(lambda: "tenure lost" in first.log())
-        time.sleep(1)  # whatever it still meant to do
+        time.sleep(1)  # time for requests that it still meant to send
         assert {pod["metadata"]["uid"] for pod in plane.pods()} == there
         assert len(bound(plane)) == 1
         assert not any("deletionTimestamp" in pod["metadata"] for pod in plane.pods())
-        gate.let_on()
+        gate.release()
         plane.until_phase("after", "Running")
         assert gate.answers == [201, 201]
         assert epoch(plane) == sealed
-        all_is_well(plane)
+        check_consistency(plane)
     finally:
         first.process.send_signal(signal.SIGCONT)
         plane.stop_controllers()

@@ -1,19 +1,19 @@
-"""What befalls a control plane on a cluster: an API server that fails, and people who interfere."""
+"""Faults on a cluster: an API server that fails, lost nodes, and users who interfere."""
 
 import json
 from typing import Any
 
 from tests.kubernetes.plane import API, RUNS, Plane, budget, job
 from tests.kubernetes.unreliable import Unreliable
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 from leasehold.sim.machines import NodeIs
 
 
-def test_an_api_server_that_fails_every_fifth_time_costs_time_and_nothing_else(
+def test_runs_complete_once_when_every_fifth_request_fails(
     plane: Plane,
 ) -> None:
-    """Refused, failed, done without a word, and cut off: in turn, before and after it wrote."""
+    """Requests are throttled, fail, lose their answer or are cut off, in turn."""
     plane.kubelets.add("n1", "n2", "n3")
     way = Unreliable(plane.cluster, every=5)
     try:
@@ -28,14 +28,14 @@ def test_an_api_server_that_fails_every_fifth_time_costs_time_and_nothing_else(
             plane.until_phase(name, "Completed")
         assert way.troubled > 10
         way.heal()
-        assert len(plane.all("leases")) == len(names)  # nobody was started twice
-        all_is_well(plane)
+        assert len(plane.all("leases")) == len(names)  # no run was started twice
+        check_consistency(plane)
     finally:
         plane.stop_controllers()
         way.stop()
 
 
-def test_a_pod_that_somebody_deletes_ends_its_attempt(plane: Plane) -> None:
+def test_deleted_pod_ends_its_attempt_and_run_starts_again(plane: Plane) -> None:
     plane.kubelets.add("n1")
     plane.controller()
     made = job("train", 8, runtime={"checkpoint": "1m"})
@@ -47,20 +47,20 @@ def test_a_pod_that_somebody_deletes_ends_its_attempt(plane: Plane) -> None:
     plane.until_phase("train", "Running")
     closed = [each["status"] for each in plane.all("leases") if each.get("status")]
     assert [each["closureReason"] for each in closed] == ["Fail"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_a_run_that_is_deleted_goes_when_its_leases_are_closed(plane: Plane) -> None:
+def test_deleted_run_is_removed_after_its_leases_are_canceled(plane: Plane) -> None:
     plane.kubelets.add("n1")
     plane.controller()
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8)))
     plane.until_phase("train", "Running")
     plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
     assert [each["status"]["closureReason"] for each in plane.all("leases")] == ["Canceled"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
-def test_a_node_that_is_out_of_service_has_failed_and_one_that_is_silent_has_not(
+def test_run_is_requeued_when_its_node_is_dead_but_not_when_silent(
     plane: Plane,
 ) -> None:
     plane.kubelets.add("n1", "n2")
@@ -80,7 +80,7 @@ def test_a_node_that_is_out_of_service_has_failed_and_one_that_is_silent_has_not
     assert placed == {"n1", "n2"} - {node}
     closed = [each["status"] for each in plane.all("leases") if each.get("status")]
     assert [each["closureReason"] for each in closed] == ["NodeFailure"]
-    all_is_well(plane)
+    check_consistency(plane)
 
 
 def _is_ready(plane: Plane, node: str) -> bool:
@@ -92,7 +92,7 @@ def _is_live(pod: Any) -> bool:
     return "deletionTimestamp" not in pod["metadata"]
 
 
-def test_gpus_that_others_hold_are_not_free_and_their_pods_are_left_alone(plane: Plane) -> None:
+def test_gpus_of_foreign_pods_are_not_used_and_those_pods_stay(plane: Plane) -> None:
     plane.kubelets.add("n1")
     resources = {"limits": {"nvidia.com/gpu": "4"}, "requests": {"nvidia.com/gpu": "4"}}
     container = {"name": "main", "image": "none", "resources": resources}
@@ -108,8 +108,8 @@ def test_gpus_that_others_hold_are_not_free_and_their_pods_are_left_alone(plane:
     assert [pod["metadata"]["name"] for pod in plane.pods("other")] == ["theirs"]
 
 
-def test_a_run_that_nobody_could_read_says_so(plane: Plane) -> None:
-    """The API server's schema takes more than our rules do: what stands in a pod template."""
+def test_run_with_invalid_pod_template_shows_the_reason(plane: Plane) -> None:
+    """The API server's schema allows more in a pod template than leasehold's rules do."""
     plane.controller()
     bad: Any = job("odd", 8)
     limits = {"limits": {"nvidia.com/gpu": "1"}}

@@ -9,47 +9,49 @@ NAMESPACES = "/api/v1/namespaces"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-def _patched(plane: Plane, path: str, change: object) -> None:
+def _patch(plane: Plane, path: str, change: object) -> None:
     plane.cluster.client.ask("PATCH", path, json.dumps(change).encode(), headers=MERGE)
 
 
-def _run(plane: Plane, namespace: str, name: str) -> Any:
+def _run_status(plane: Plane, namespace: str, name: str) -> Any:
     return plane.get(f"/apis/{API}/namespaces/{namespace}/runs/{name}").get("status", {})
 
 
-def _in(namespace: str, *documents: dict[str, Any]) -> list[dict[str, Any]]:
+def _in_namespace(namespace: str, *documents: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {**each, "metadata": {**each["metadata"], "namespace": namespace}} for each in documents
     ]
 
 
-def test_a_template_that_the_server_refuses_gets_no_lease_and_is_told_why(plane: Plane) -> None:
+def test_run_with_refused_template_gets_no_lease_and_shows_why(plane: Plane) -> None:
     plane.cluster.namespace("strict")
     enforce = {"pod-security.kubernetes.io/enforce": "baseline"}
-    _patched(plane, f"{NAMESPACES}/strict", {"metadata": {"labels": enforce}})
+    _patch(plane, f"{NAMESPACES}/strict", {"metadata": {"labels": enforce}})
     plane.kubelets.add("n1")
     controller = plane.controller("first")
     bad = job("bad", 8)
     bad["spec"]["template"]["spec"]["hostNetwork"] = True  # type: ignore[index]
-    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("strict", budget(), bad)))
-    plane.until(lambda: "violates PodSecurity" in _run(plane, "strict", "bad").get("message", ""))
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in_namespace("strict", budget(), bad)))
+    plane.until(
+        lambda: "violates PodSecurity" in _run_status(plane, "strict", "bad").get("message", "")
+    )
     assert plane.all("leases") == []
-    # Another one does not try its luck either.
+    # The next leader does not start the Run either.
     controller.stop()
     second = plane.controller("second")
     plane.until(lambda: "contained" in second.log())
     assert plane.all("leases") == []
-    assert "asked again after a pause" in _run(plane, "strict", "bad")["message"]
-    # Nobody touches the Run: what the server refuses today it may allow tomorrow.
+    assert "asked again after a pause" in _run_status(plane, "strict", "bad")["message"]
+    # The Run is not edited: the API server may later allow what it has refused.
     allow = {"pod-security.kubernetes.io/enforce": None}
-    _patched(plane, f"{NAMESPACES}/strict", {"metadata": {"labels": allow}})
-    plane.until(lambda: _run(plane, "strict", "bad").get("phase") == "Running")
-    conditions = _run(plane, "strict", "bad")["conditions"]
+    _patch(plane, f"{NAMESPACES}/strict", {"metadata": {"labels": allow}})
+    plane.until(lambda: _run_status(plane, "strict", "bad").get("phase") == "Running")
+    conditions = _run_status(plane, "strict", "bad")["conditions"]
     assert "Quarantined" not in [each["type"] for each in conditions]
 
 
-def test_what_the_server_adds_to_a_pod_counts_for_where_it_fits(plane: Plane) -> None:
-    """A node has 64 CPUs; the namespace gives each container forty, whatever it asks for."""
+def test_requests_added_by_limit_range_count_for_placement(plane: Plane) -> None:
+    """A node has 64 CPUs; the namespace's LimitRange gives each container 40."""
     plane.cluster.namespace("ample")
     limits = {
         "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "ample"},
@@ -59,25 +61,25 @@ def test_what_the_server_adds_to_a_pod_counts_for_where_it_fits(plane: Plane) ->
     plane.kubelets.add("n1")
     controller = plane.controller("first")
     jobs = [job("first", 4), job("second", 4)]
-    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", budget(), jobs[0])))
-    plane.until(lambda: _run(plane, "ample", "first").get("phase") == "Running")
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in_namespace("ample", budget(), jobs[0])))
+    plane.until(lambda: _run_status(plane, "ample", "first").get("phase") == "Running")
     [pod] = plane.pods("ample")
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "40"
-    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", jobs[1])))
-    plane.until(lambda: bool(_run(plane, "ample", "second")))
-    assert _run(plane, "ample", "second")["phase"] == "Pending"
-    assert _run(plane, "ample", "second")["podRequests"]["cpu"] == "40"
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in_namespace("ample", jobs[1])))
+    plane.until(lambda: bool(_run_status(plane, "ample", "second")))
+    assert _run_status(plane, "ample", "second")["phase"] == "Pending"
+    assert _run_status(plane, "ample", "second")["podRequests"]["cpu"] == "40"
     assert len(plane.all("leases")) == 1
-    # A successor reads it from the Run, and does not try everything again before it decides.
+    # The next leader reads the pod's requests from the Run and need not try the template again.
     controller.stop()
     plane.controller("second")
-    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", job("third", 4))))
-    plane.until(lambda: bool(_run(plane, "ample", "third")))
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in_namespace("ample", job("third", 4))))
+    plane.until(lambda: bool(_run_status(plane, "ample", "third")))
     assert len(plane.all("leases")) == 1
 
 
-def test_a_gang_that_its_namespaces_quota_can_never_hold_gets_no_lease(plane: Plane) -> None:
-    """One pod of it is allowed, and sixteen GPUs never are; half a gang is bound by nobody."""
+def test_gang_larger_than_its_namespace_quota_gets_no_lease(plane: Plane) -> None:
+    """The quota allows one pod of the gang, but never 16 GPUs. No half of a gang is bound."""
     plane.cluster.namespace("tight")
     quota = {
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"},
@@ -85,25 +87,29 @@ def test_a_gang_that_its_namespaces_quota_can_never_hold_gets_no_lease(plane: Pl
     }  # fmt: skip
     path = f"{NAMESPACES}/tight/resourcequotas"
     assert plane.cluster.client.ask("POST", path, quota).status == 201
-    # Nobody counts here what is used, as a cluster's quota controller does.
+    # This cluster has no quota controller, which would count what is used.
     used = {"hard": quota["spec"]["hard"], "used": {"requests.nvidia.com/gpu": "0", "pods": "0"}}  # type: ignore[index]
-    _patched(plane, f"{path}/gpus/status", {"status": used})
+    _patch(plane, f"{path}/gpus/status", {"status": used})
     plane.kubelets.add("n1", "n2")
     plane.controller()
     jobs = [job("wide", 16), job("narrow", 8)]
-    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("tight", budget(), *jobs)))
-    plane.until(lambda: _run(plane, "tight", "narrow").get("phase") == "Running")
-    plane.until(lambda: "ResourceQuota gpus" in _run(plane, "tight", "wide").get("message", ""))
-    said = _run(plane, "tight", "wide")["message"]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in_namespace("tight", budget(), *jobs)))
+    plane.until(lambda: _run_status(plane, "tight", "narrow").get("phase") == "Running")
+    plane.until(
+        lambda: "ResourceQuota gpus" in _run_status(plane, "tight", "wide").get("message", "")
+    )
+    said = _run_status(plane, "tight", "wide")["message"]
     assert "allows 8 of requests.nvidia.com/gpu, and its 2 pods need 16 together" in said
     assert {each["spec"]["runRef"]["name"] for each in plane.all("leases")} == {"narrow"}
-    # Raised, and the Run touched: it is tried again.
-    _patched(plane, f"{path}/gpus", {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})
+    # After the quota is raised and the Run edited, the template is tried again.
+    _patch(plane, f"{path}/gpus", {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})
     raised = {"requests.nvidia.com/gpu": "32", "pods": "5"}
-    _patched(plane, f"{path}/gpus/status", {"status": {"hard": raised}})
+    _patch(plane, f"{path}/gpus/status", {"status": {"hard": raised}})
     wide = f"/apis/{API}/namespaces/tight/runs/wide"
-    _patched(plane, wide, {"metadata": {"labels": {"again": "yes"}}})
-    plane.until(lambda: "Quarantined" not in str(_run(plane, "tight", "wide").get("conditions")))
+    _patch(plane, wide, {"metadata": {"labels": {"again": "yes"}}})
+    plane.until(
+        lambda: "Quarantined" not in str(_run_status(plane, "tight", "wide").get("conditions"))
+    )
     plane.cluster.client.ask("DELETE", f"{path}/gpus")
     for name in ("wide", "narrow"):
         plane.kubectl.ok("delete", "run", name, "-n", "tight", "--wait=false")

@@ -1,11 +1,12 @@
-"""Volumes: where they can be reached from counts for placement, and nobody waits for a consumer."""
+"""Volumes: pods are placed where their volumes can be reached, and a claim that waits for its
+first consumer is refused."""
 
 import json
 from typing import Any
 
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound, holder
-from tests.kubernetes.wellbeing import all_is_well
+from tests.kubernetes.wellbeing import check_consistency
 
 CLAIMS = "/api/v1/namespaces/team/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -30,12 +31,12 @@ def _claim(name: str, volume: str = "", storage_class: str = "") -> dict[str, An
     }  # fmt: skip
 
 
-def _made(plane: Plane, path: str, body: dict[str, Any]) -> None:
+def _create(plane: Plane, path: str, body: dict[str, Any]) -> None:
     answer = plane.cluster.client.ask("POST", path, body)
     assert answer.status == 201, answer.body
 
 
-def _with(name: str, *claims: str) -> dict[str, Any]:
+def _job_with_claims(name: str, *claims: str) -> dict[str, Any]:
     run: dict[str, Any] = job(name, 8)
     run["spec"]["template"]["spec"]["volumes"] = [
         {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}}
@@ -48,8 +49,11 @@ def _pods_of(plane: Plane, run: str) -> list[Any]:
     return [pod for pod in bound(plane) if pod["metadata"]["name"].startswith(f"{run}-")]
 
 
-def _gone(plane: Plane, *paths: str) -> None:
-    """Nobody here takes off what protects them while they are in use."""
+def _delete(plane: Plane, *paths: str) -> None:
+    """Delete objects and remove the finalizers that protect them while they are in use.
+
+    No controller of this cluster removes them.
+    """
     free = json.dumps({"metadata": {"finalizers": None}}).encode()
     for path in paths:
         plane.cluster.client.ask("DELETE", path)
@@ -57,23 +61,23 @@ def _gone(plane: Plane, *paths: str) -> None:
         plane.cluster.client.ask("PATCH", path, free, headers=headers)
 
 
-def test_a_pod_goes_where_its_volumes_can_be_reached(plane: Plane) -> None:
+def test_pod_is_placed_on_node_that_reaches_all_its_volumes(plane: Plane) -> None:
     plane.kubelets.add("n1", "n2", "n3")
     fabric = {"key": "fabric.domain", "operator": "In", "values": ["a"]}
     third = {"key": "metadata.name", "operator": "In", "values": ["n3"]}
-    _made(plane, VOLUMES, _volume("here", {"matchExpressions": [fabric]}))
-    _made(plane, VOLUMES, _volume("there", {"matchFields": [third]}))
+    _create(plane, VOLUMES, _volume("here", {"matchExpressions": [fabric]}))
+    _create(plane, VOLUMES, _volume("there", {"matchFields": [third]}))
     for name in ("here", "there"):
-        _made(plane, CLAIMS, _claim(name, name))
+        _create(plane, CLAIMS, _claim(name, name))
     first = plane.controller("first")
-    runs = [_with("one", "here", "there"), _with("two", "there")]
+    runs = [_job_with_claims("one", "here", "there"), _job_with_claims("two", "there")]
     runs[1]["spec"]["runtime"] = {"checkpoint": "1m"}
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), runs[0]))
     plane.until_phase("one", "Running")
     assert [pod["spec"]["nodeName"] for pod in bound(plane)] == ["n3"]
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(runs[1]))
     plane.until(lambda: "can be reached from 1 node" in str(plane.run("two").get("status")))
-    # Whoever decides next looks for itself, also of what runs: that may be placed again.
+    # The next leader reads the volumes itself, also of running Runs: they may be placed again.
     assert first.stop() == 0
     second = plane.controller("second")
     plane.exit_all(plane.run("one")["metadata"]["uid"])
@@ -87,24 +91,26 @@ def test_a_pod_goes_where_its_volumes_can_be_reached(plane: Plane) -> None:
     plane.until_phase("two", "Running")
     assert {pod["spec"]["nodeName"] for pod in _pods_of(plane, "two")} == {"n3"}
     assert "was edited" not in third.log()
-    all_is_well(plane)
+    check_consistency(plane)
     plane.stop_controllers()
-    _gone(plane, *(f"{CLAIMS}/{each}" for each in ("here", "there")),
+    _delete(plane, *(f"{CLAIMS}/{each}" for each in ("here", "there")),
           *(f"{VOLUMES}/{each}" for each in ("here", "there")))  # fmt: skip
 
 
-def test_a_claim_that_waits_for_its_first_consumer_is_refused_by_path(plane: Plane) -> None:
+def test_claim_waiting_for_first_consumer_is_refused_with_field_path(plane: Plane) -> None:
     late = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
             "provisioner": "none", "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
-    _made(plane, CLASSES, late)
-    _made(plane, CLAIMS, _claim("later", storage_class="late"))
+    _create(plane, CLASSES, late)
+    _create(plane, CLAIMS, _claim("later", storage_class="late"))
     plane.kubelets.add("n1")
     plane.controller()
-    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), _with("train", "later")))
+    plane.kubectl.ok(
+        "apply", "-f", plane.kubectl.file(budget(), _job_with_claims("train", "later"))
+    )
     plane.until(lambda: "first consumer" in str(plane.run("train").get("status")))
     said = plane.run("train")["status"]["message"]
     assert "spec.template.spec.volumes[0].persistentVolumeClaim" in said
     assert "the claim later is not bound" in said
     assert plane.all("leases") == []
     plane.stop_controllers()
-    _gone(plane, f"{CLAIMS}/later", f"{CLASSES}/late")
+    _delete(plane, f"{CLAIMS}/later", f"{CLASSES}/late")

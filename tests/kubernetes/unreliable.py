@@ -1,4 +1,4 @@
-"""A way to the API server on which every so many requests fail: before it is asked, or after."""
+"""A proxy to the API server on which every n-th request fails, before or after it is passed on."""
 
 import asyncio
 import itertools
@@ -11,13 +11,14 @@ from tests.beside import Beside
 from tests.kubernetes.closing import close_all
 from tests.kubernetes.cluster import Cluster
 
-# What befalls a request, in turn. "lost": it was done, and nobody hears of it.
+# The faults, in turn. "lost": the request is done but answered with 504; "cut": its connection is
+# closed instead of an answer.
 TROUBLES = ("429", "500", "lost", "cut")
 _DROPPED = ("Transfer-Encoding", "Content-Length", "Content-Encoding", "Connection")
 
 
 class Unreliable(Beside):
-    """Listens on loopback without TLS. Every `every`-th request that is no watch has trouble."""
+    """Listens on loopback without TLS. Every `every`-th request that is not a watch fails."""
 
     def __init__(self, cluster: Cluster, every: int) -> None:
         self._cluster = cluster
@@ -50,7 +51,7 @@ class Unreliable(Beside):
                 await asyncio.Event().wait()
             finally:
                 await close_all(runner, listening)
-        for _ in range(2):  # connections that were broken off are lost in the loop's next turns
+        for _ in range(2):  # aborted connections are dropped in the loop's next turns
             await asyncio.sleep(0)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
@@ -87,9 +88,9 @@ class Unreliable(Beside):
             async for piece in answer.content.iter_any():
                 await response.write(piece)
         except aiohttp.ClientConnectionResetError:
-            pass  # its client has gone, as clients of a watch do
+            pass  # the client has disconnected, as clients of a watch do
         finally:
-            # By itself it would wait for the server's good-bye, and nobody would wait for it.
+            # Closing waits for the server's end of TLS, and nothing here would wait for that.
             if answer.connection is not None and answer.connection.transport is not None:
                 answer.connection.transport.abort()
         return response

@@ -1,10 +1,11 @@
-"""What must hold on a cluster at any time, whatever befell it."""
+"""What must hold on a cluster at any time, whatever faults it has had."""
 
 from tests.kubernetes.plane import Plane
 
 
-def all_is_well(plane: Plane) -> None:
-    """Every pod where a lease says, no GPU twice, and a ledger that proves itself."""
+def check_consistency(plane: Plane) -> None:
+    """Assert that the ledger verifies, that the audit finds nothing, and that no machine saw a GPU
+    used twice."""
     for words, said in ((("ledger", "verify"), "ledger verify: ok"), (("audit",), "audit: ok")):
         found = plane.leasehold(*words, "--kubeconfig", str(plane.cluster.kubeconfig()))
         assert found.stdout.startswith(said), found.stdout + found.stderr

@@ -5,7 +5,8 @@ from tests.model.packing import free_slots, spare_slots
 
 
 def open_leases(world: World, run: Run, placement: Placement, reason: str) -> list[Lease]:
-    """B1: one lease per pod and payer. Payers are dealt in group order, pods before spares."""
+    """B1: open one lease per pod and payer. Payers are assigned in group order, pods before
+    spares."""
     purses = {place: list(bill) for place, bill in placement.bills.items()}
     before = len(world.leases)
     for spot in sorted(placement.spots, key=lambda s: (s.group, s.role == "Spare", s.pod)):
@@ -34,7 +35,7 @@ def _open_pod(world: World, run: Run, spot: Spot, purse: list[Segment], reason: 
 
 
 def start_pod(world: World, run: Run, group: int, index: int, node: str) -> None:
-    """`lasts` counts from the start of the attempt, whatever is swapped or restarted."""
+    """Start a pod. `lasts` counts from the start of the attempt, also after a swap or a restart."""
     unit = run.unit_of(group)
     work = run.work(unit.attempt)
     until = None if work["lasts"] is None else unit.started + work["lasts"]
@@ -51,7 +52,7 @@ def start(world: World, run: Run, placement: Placement) -> None:
         unit.fate, unit.settled, unit.swaps = "", 0, []
     opened = open_leases(world, run, placement, "Start")
     rejected = None
-    is_first_try = run.key not in world.tried  # G1: groups of one pass are one try
+    is_first_try = run.key not in world.tried  # G1: the groups of one pass count as one try
     world.tried.add(run.key)
     if world.failing_binds and is_first_try:
         world.failing_binds -= 1
@@ -66,8 +67,8 @@ def start(world: World, run: Run, placement: Placement) -> None:
 
 
 def see_rejections(world: World) -> bool:
-    """B2: attempts that a node rejected are taken back; the others are bound, and their plans and
-    holds are over."""
+    """B2: take back the attempts that a node rejected. The others are bound, and their plans and
+    holds end."""
     rejected, world.rejected, world.tried = world.rejected, [], set()
     for run, unit, opened in rejected:
         _take_back(world, run, unit, opened)
@@ -75,8 +76,10 @@ def see_rejections(world: World) -> bool:
 
 
 def _take_back(world: World, run: Run, unit: Unit, opened: list[Lease]) -> None:
-    """The node of pod 0 of the lowest group rejected it. The other pods are asked to stop; the
-    pause counts from when all are gone."""
+    """Take back an attempt: the node of pod 0 of the lowest group has rejected it.
+
+    The other pods are asked to stop. The pause begins when all pods are gone.
+    """
     mine = [lease for lease in opened if run.unit_of(lease.group) is unit]
     lowest = min(lease.group for lease in mine)
     first = next(x for x in mine if (x.group, x.pod) == (lowest, 0) and x.role != "Spare")

@@ -1,8 +1,8 @@
-"""The calendar: what is spoken for, now and later, and what it leaves free for one run.
+"""The calendar: all present and planned use, and what it leaves free for one run.
 
-Entries are open leases until their known end, other people's pods, holds of activations, and the
-plans of the runs ahead. A site and a hold may be where leases still are: what is left of a node is
-never less than nothing.
+Entries are open leases until their known end, foreign pods, holds of activations, and the plans of
+the runs ahead. A site or a hold may be on GPUs that leases still use, so the free GPUs of a node
+are never counted below zero.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Entry:
 
 
 def end_of(run: Run, start: int) -> int:
-    """When a run that starts then will have ended, as far as is known."""
+    """Return the known end of a run that starts at `start`."""
     return FOREVER if run.limit is None else start + run.limit
 
 
@@ -59,7 +59,7 @@ def plan_entry(world: World, run: Run, placement: Placement, start: int) -> Entr
 
 
 def holds(world: World) -> list[Entry]:
-    """Of all activations. What the beneficiary has leased of its hold it does not hold besides."""
+    """Return the holds of all activations, without what the beneficiary has already leased."""
     found = []
     for run in world.runs.values():
         if run.hold is None:
@@ -86,8 +86,8 @@ def _less(segments: list[Segment], lease: Lease) -> list[Segment]:
 class Calendar:
     """What is free for one run, which respects the plans `ahead` of it.
 
-    Leases in `without` are left out. With `ending_is_gone` a lease that is ending is left out, too,
-    unless it is late. `as_group`: a group of a sweep that is planned by itself.
+    Leases in `without` are left out. With `ending_is_gone`, leases that are ending are left out
+    too, unless they are late. `as_group` is a group of a sweep that is planned on its own.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Calendar:
         self.leases = [x for x in world.open_leases() if self.ends[x.number] > -FOREVER]
 
     def until(self, at: int) -> int:
-        """Q8: how long a run that starts then is in the way of others: its limit and its grace."""
+        """Q8: return until when a run that starts at `at` blocks others: its limit and grace."""
         return (
             end_of(self.run, at)
             if self.run.limit is None
@@ -123,14 +123,14 @@ class Calendar:
         )
 
     def instants(self) -> list[int]:
-        """Q4: when something becomes free, or a window opens."""
+        """Q4: return the instants at which GPUs or money become free or a window opens."""
         world = self.world
         found = {self.ends[x.number] for x in self.leases} | {e.end for e in self.entries}
         found |= {e.start for e in world.envelopes if e.flavor == self.run.flavor}
         return sorted(at for at in found if world.now < at < FOREVER)
 
     def _less_later(self, at: int, until: int) -> list[int]:
-        """When less may be free than at the beginning: the starts of entries."""
+        """Return `at` and the starts of entries before `until`: less may be free then."""
         return [at, *sorted({e.start for e in self.entries if at < e.start < until})]
 
     # GPUs
@@ -146,12 +146,12 @@ class Calendar:
         return max(0, node.gpus - node.foreign - len(slots) - taken)
 
     def in_use(self, at: int) -> set[str]:
-        """Nodes with leases or other people's pods."""
+        """Return the nodes with leases or foreign pods."""
         foreign = {node.name for node in self.world.nodes.values() if node.foreign}
         return foreign | {x.node for x in self.leases if self.ends[x.number] > at}
 
     def room(self, at: int, until: int) -> dict[str, int]:
-        """GPUs of each usable node of the run's flavor that are free from `at` to `until`."""
+        """Return the GPUs of each usable node of the flavor that are free from `at` to `until`."""
         instants = self._less_later(at, until)
         return {
             node.name: min(self.free(node, each) for each in instants)
@@ -162,7 +162,7 @@ class Calendar:
     # Money
 
     def paid(self, envelopes: set[str], at: int, *, lent: bool = False) -> int:
-        """GPUs that these envelopes pay for at that instant (or lend)."""
+        """Return the GPUs that these envelopes pay for (with `lent`: lend) at an instant."""
         leased = sum(
             lease.gpus
             for lease in self.leases
@@ -177,7 +177,7 @@ class Calendar:
         return max(self.paid(envelopes, each, lent=lent) for each in self._less_later(at, until))
 
     def hours_bound(self, envelope: Envelope, at: int, *, lent: bool = False) -> int:
-        """C5: GPU-time used by then, committed by open leases, and counted on by plans."""
+        """C5: return the GPU-time used by then, committed by open leases, and claimed by plans."""
         total = 0
         for lease in self.world.leases:
             if lease.payer == envelope.name and (lease.relation == "Borrowed" or not lent):
@@ -193,20 +193,21 @@ class Calendar:
         return total
 
     def later_starts(self, envelope: Envelope, at: int) -> list[int]:
-        """The starts of plans that count on hours of this envelope."""
+        """Return the starts of plans that claim hours of this envelope."""
         return sorted({e.start for e in self.entries if envelope.name in e.hours and e.start > at})
 
 
 def used(world: World, lease: Lease, envelope: Envelope, at: int, end: int) -> int:
-    """Within the window. An open lease is counted to `at`, or to its end if that is earlier."""
+    """Return the GPU-time that a lease used within the window; an open lease counts until `at`, or
+    until its end if that is earlier."""
     if lease.end is None:
         end = min(at, max(end, world.now))
     return lease.gpus * max(0, end - max(lease.start, envelope.start))
 
 
 def committed(world: World, lease: Lease, envelope: Envelope, at: int) -> int:
-    """C5: to its limit or over the horizon, never past the window. One that is ending has used
-    what it will use."""
+    """C5: return the GPU-time that a lease may still use: to its limit or over the horizon, never
+    past the window. A lease that is ending commits nothing more."""
     if lease.ending:
         return 0
     limit = world.limit_of(lease)

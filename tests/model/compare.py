@@ -1,4 +1,4 @@
-"""Plays a file on both sides and finds the first instant at which they differ."""
+"""Plays a file with the model and with the product, and finds the first difference."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Difference:
 
 
 def play_model(story: Story, seeds: object) -> Played:
-    """The model's account, in the product's terms."""
+    """Play a story with the model; return its record in the product's terms."""
     played = Played()
     seen: list[World] = []
 
@@ -67,7 +67,7 @@ def end_of_run(world: World, run: Run) -> tuple[str, str, int]:
     units = list(run.units.values())
     attempt = max(unit.attempt for unit in units)
     live = [unit for unit in units if unit.standing == "live"]
-    if live:  # while all of it is being taken back it has not begun to run
+    if live:  # an attempt that is being taken back has not begun to run
         phase = "Pending" if all(unit.fate == "Rejected" for unit in live) else "Running"
         return (phase, phase, attempt)
     if any(unit.standing == "waiting" for unit in units):
@@ -79,7 +79,10 @@ def end_of_run(world: World, run: Run) -> tuple[str, str, int]:
 
 
 def compare(text: str, *, with_plans: bool = False) -> Difference | None:
-    """None: the two agree on this story. Raises `Invalid` if the product refuses the file."""
+    """Return the first difference, or None if model and product agree on this story.
+
+    Raise `Invalid` if the product refuses the file.
+    """
     product, seeds = play_product(text)
     story = read_text(text)
     model = play_model(story, seeds)
@@ -128,7 +131,8 @@ _OF_ROOM = (
 
 
 def _without_room(ends: Ends) -> Ends:
-    """Why exactly there is no room is told once, and changes with every lease."""
+    """Return the ends without the exact reason that no GPUs are free: it is reported only once, and
+    changes with every lease."""
     return {
         run: (phase, "no room" if reason in _OF_ROOM else reason, attempts)
         for run, (phase, reason, attempts) in ends.items()
@@ -136,7 +140,7 @@ def _without_room(ends: Ends) -> Ends:
 
 
 def _live(plans: Plans) -> Plans:
-    """Reservations that mean something: those released and cancelled are history."""
+    """Return the current reservations, without the released and cancelled ones."""
     kept: Plans = {}
     for run, (state, confidence, start) in plans.items():
         if state == "Pending":

@@ -1,6 +1,6 @@
-"""The facts: nodes, envelopes, leases, pods, runs, plans and holds. Plain records in plain lists.
+"""The facts: nodes, envelopes, leases, pods, runs, plans and holds, as plain records in lists.
 
-Nothing here decides. What can be computed from the records is computed when it is asked.
+This module decides nothing. Derived values are computed from the records when they are needed.
 """
 
 from dataclasses import dataclass, field
@@ -97,7 +97,7 @@ class Lease:
 
 @dataclass
 class Pod:
-    """A process on a node. `until` is when it ends by itself, `stops` how long it takes to stop."""
+    """A process on a node. `until` is its end by itself; `stops` is how long stopping takes."""
 
     run: str
     group: int
@@ -107,13 +107,13 @@ class Pod:
     code: int
     stops: int
     stuck: bool = False
-    told: int | None = None  # when the signal to stop reached it
-    wanted: int | None = None  # when the control plane asked for it to stop
+    told: int | None = None  # when the stop signal reached it
+    wanted: int | None = None  # when the control plane requested its stop
     allowed: int = 0  # its grace period
 
     @property
     def ends(self) -> int | None:
-        """When the pod will be gone, as far as is known."""
+        """Return the known time at which the pod will be gone."""
         ends = [] if self.until is None else [self.until]
         if self.told is not None and not self.stuck:
             ends.append(self.told + min(self.stops, self.allowed))
@@ -128,12 +128,12 @@ class Unit:
     standing: str = "waiting"  # waiting, live, done, failed
     attempt: int = 0
     started: int = 0
-    fate: str = ""  # why its leases end, once all of them must
-    reason: str = ""  # of the Failed condition
+    fate: str = ""  # why its leases end, if all of them must
+    reason: str = ""  # the reason of the Failed condition
     ended: int = 0
     failures: int = 0  # retries used
     rejections: int = 0  # rejected binds in a row
-    pause: int = 0  # it is not considered before
+    pause: int = 0  # the unit is not considered before this instant
     paused_by: str = ""
     blocked_binds: bool = False
     avoids: list[str] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Spot:
 
 @dataclass
 class Placement:
-    """Where groups run, and who pays for them in each location."""
+    """The nodes of groups, and their payers in each location."""
 
     spots: list[Spot] = field(default_factory=list)
     bills: dict[Place, list[Segment]] = field(default_factory=dict)
@@ -173,24 +173,24 @@ class Placement:
 
 @dataclass
 class Plan:
-    """What the Reservation of a waiting run says (Q4 to Q6, Q11)."""
+    """The content of a waiting run's Reservation (Q4 to Q6, Q11)."""
 
     state: str = "Pending"  # Pending, Activating, Blocked
     confidence: str = ""  # exact, window-aligned, needs-cuts, needs-money
     start: int = 0
     reason: str = ""
-    placement: Placement | None = None  # what it has on the calendar from its start on
-    is_site: bool = False  # leases that may be cut may be in the same place
-    is_kept: bool = False  # Q10: the site is kept from now on, until it comes free
+    placement: Placement | None = None  # its calendar entry from `start` on
+    is_site: bool = False  # leases that may be cut may use the same GPUs
+    is_kept: bool = False  # Q10: the site is kept from now on until it becomes free
     claims: list[Segment] = field(default_factory=list)  # Q6: money kept from now on
-    cuts_at: int | None = None  # the start by cuts that was announced
-    reclaim_at: int | None = None  # the start with the owner's own envelope that was announced
-    known_at: int | None = None  # the known start, if `start` is the one of `reclaim_at`
+    cuts_at: int | None = None  # the announced start by cuts
+    reclaim_at: int | None = None  # the announced start with the owner's own envelope
+    known_at: int | None = None  # the known start, if `start` is that of `reclaim_at`
 
 
 @dataclass
 class Hold:
-    """The place and the payers that an activation keeps for its beneficiary (A4)."""
+    """The GPUs and the payers that an activation keeps for its beneficiary (A4)."""
 
     at: int
     victims: list[int]
@@ -210,11 +210,11 @@ class Run:
     history: list[Plan] = field(default_factory=list)
     beyond: list[int] = field(default_factory=list)  # planned starts of groups above the minimum
     hold: Hold | None = None
-    last_victims: list[int] = field(default_factory=list)  # of its last Resolution
+    last_victims: list[int] = field(default_factory=list)  # the victims of its last Resolution
     waiting_since: int = 0
     wait_over: int | None = None  # the start that ended its present or last wait
     resized: int | None = None
-    said: str = ""  # why it waits
+    said: str = ""  # the reported reason that it waits
 
     def __post_init__(self) -> None:
         self.waiting_since = self.created
@@ -281,7 +281,7 @@ class Run:
 
     @property
     def most_groups(self) -> int:
-        """Q3, G2: how many groups may run."""
+        """Q3, G2: return how many groups may run."""
         return min(self.total, self.desired) // self.group_gpus
 
     def unit_of(self, group: int) -> Unit:
@@ -301,17 +301,17 @@ class World:
     runs: dict[str, Run] = field(default_factory=dict)
     leases: list[Lease] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
-    debts: dict[str, int] = field(default_factory=dict)  # overdraft: since when
-    lowered: dict[str, int] = field(default_factory=dict)  # when whose cap of hours was lowered
+    debts: dict[str, int] = field(default_factory=dict)  # overdraft -> its beginning
+    lowered: dict[str, int] = field(default_factory=dict)  # envelope -> when its cap was lowered
     failing_binds: int = 0
-    rejected: list[Any] = field(default_factory=list)  # starts of this instant
-    tried: set[str] = field(default_factory=set)  # runs that started since rejections were seen
+    rejected: list[Any] = field(default_factory=list)  # rejected starts of this instant
+    tried: set[str] = field(default_factory=set)  # runs started since the last look at rejections
     envelopes: list[Envelope] = field(default_factory=list)
     seeds: Any = None
     notes: list[tuple[int, str]] = field(default_factory=list)
 
     def read_budgets(self) -> None:
-        """To be called whenever a Budget was written."""
+        """Read the Budgets again; must be called after every write of a Budget."""
         self.envelopes = [
             each for key in sorted(self.budgets) for each in _envelopes(key, self.budgets[key])
         ]
@@ -323,7 +323,7 @@ class World:
         return [lease for lease in self.leases if lease.end is None]
 
     def leases_of(self, run: Run, unit: Unit | None = None) -> list[Lease]:
-        """The open ones."""
+        """Return the open leases of a run, or of one unit."""
         return [
             lease
             for lease in self.open_leases()
@@ -331,43 +331,43 @@ class World:
         ]
 
     def limit_of(self, lease: Lease) -> int | None:
-        """When the time of its attempt is over; None: it has no limit."""
+        """Return when the time limit of the lease's attempt is reached, or None without a limit."""
         run = self.runs[lease.run]
         return None if run.limit is None else run.unit_of(lease.group).started + run.limit
 
     def known_end(self, lease: Lease) -> int:
-        """Its deadline or its limit. A lease past its deadline has no known end."""
+        """Return the lease's deadline or limit. A lease past its deadline has no known end."""
         if lease.ending:
             return lease.deadline if lease.deadline > self.now else FOREVER
         limit = self.limit_of(lease)
         return FOREVER if limit is None else limit
 
     def protected_until(self, run: Run) -> int:
-        """Until when the run is not drawn in a lottery for a waiting run."""
+        """Return until when the run is not drawn in a lottery for a waiting run."""
         if run.wait_over is None:
             return -FOREVER
         return run.wait_over + self.tenure_of(run)
 
     def tenure_of(self, run: Run) -> int:
-        """How long a start protects the run."""
+        """Return how long a start protects the run."""
         tenure = self.config["resolver.minTenure"]
         if tenure == "byCheckpoint":
             return min(max(7_200_000, 2 * (run.checkpoint or 0)), DAY)
         return int(tenure)
 
     def pod_of(self, lease: Lease) -> Pod | None:
-        """A spare has none."""
+        """Return the pod of a lease; a spare has none."""
         for pod in self.pods if lease.role != "Spare" else []:
             if (pod.run, pod.group, pod.index) == (lease.run, lease.group, lease.pod):
                 return pod
         return None
 
     def waiting(self) -> list[Run]:
-        """The queue, in order."""
+        """Return the waiting runs in the order of the queue."""
         return sorted((r for r in self.runs.values() if waiting_units(r)), key=lambda r: r.order)
 
     def ready_units(self, run: Run) -> list[Unit]:
-        """Those that are not in back-off."""
+        """Return the run's waiting units that are not in back-off."""
         return [unit for unit in waiting_units(run) if unit.pause <= self.now]
 
     def drop_plans(self, run: Run, state: str = "Canceled") -> None:

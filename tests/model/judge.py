@@ -1,6 +1,6 @@
-"""Whether a file's own expectations hold of the model: of runs, leases and reservations.
+"""Checks a file's own expectations on the model: those on runs, leases and reservations.
 
-What is said of envelopes, nodes, odds, resolutions and traces is left to the product's own judge.
+Expectations on envelopes, nodes, odds, resolutions and traces are left to the product's judge.
 """
 
 from typing import Any
@@ -118,8 +118,8 @@ def _matches(world: World, which: dict[str, Any], lease: Lease) -> bool:
 
 
 def _reservation(world: World, key: str) -> dict[str, Any]:
-    """The newest one: the one it has, or the last that was released; those that were cancelled
-    are forgotten."""
+    """Return the newest reservation: the current one, or the last one that was released. Cancelled
+    ones are ignored."""
     run = world.runs[key]
     plan = run.plans.get(-1) or (run.history[-1] if run.history else None)
     if plan is None:

@@ -1,7 +1,7 @@
-"""S, F and how runs end: pods, limits, cancels, lost nodes, swaps, retries.
+"""S, F and the ends of runs: pods, limits, cancels, lost nodes, swaps, retries.
 
-A lease closes when its pod is gone (B4). One that must end is marked first, and its closure quotes
-that reason, whatever the pod's exit code is then.
+A lease closes when its pod is gone (B4). A lease that must end is marked first, and its closure has
+the reason of the mark, whatever the pod's exit code is.
 """
 
 from tests.model.bind import start_pod
@@ -22,8 +22,11 @@ def close(world: World, lease: Lease, reason: str, end: int | None = None) -> No
 
 
 def mark(world: World, lease: Lease, reason: str, most: int | None = None) -> None:
-    """The lease must end: its pod is asked to stop, now or when its node is heard. A spare has no
-    pod and closes at once."""
+    """Mark a lease that must end.
+
+    Its pod is asked to stop, now or when its node is heard again. A spare has no pod and closes at
+    once.
+    """
     if lease.ending or lease.end is not None:
         return
     lease.ending, lease.marked, lease.deadline = reason, world.now, world.now
@@ -48,7 +51,7 @@ def end_unit(world: World, run: Run, unit: Unit, fate: str, reason: str) -> None
 
 
 def reclaim(world: World, spare: Lease, most: int | None = None) -> None:
-    """F3: the filler on this spare ends whole; its pods on the spare itself within `most`."""
+    """F3: end the whole filler on this spare; its pods on the spare must end within `most`."""
     leases = fillers_on(world, spare)
     there = {
         (x.run, x.group, x.pod)
@@ -80,14 +83,14 @@ def apply_cuts(world: World, cuts: list[Cut], fate: str) -> None:
 
 
 def restart_in_place(world: World, run: Run) -> None:
-    """E3: after a swap or a resize, exits are restarts for a while, in the whole run."""
+    """E3: after a swap or a resize, exits count as restarts for a while, in the whole run."""
     for unit in run.units.values():
         if unit.standing == "live":
             unit.settled = max(unit.settled, world.now + world.config["swap.settle"])
 
 
 def see(world: World) -> bool:
-    """What has happened by now; True if there was anything."""
+    """Apply what has happened by now; return whether anything has changed."""
     spares = [x for x in world.open_leases() if x.role == "Spare" and x.ending]
     for lease in spares:
         close(world, lease, lease.ending)
@@ -95,7 +98,7 @@ def see(world: World) -> bool:
 
 
 def mark_due(world: World) -> bool:
-    """Limits that are reached, and runs that their users cancelled."""
+    """Mark leases whose limit is reached and leases of cancelled runs."""
     reached = _reach_limits(world)
     return _cancel(world) or reached
 
@@ -104,7 +107,7 @@ def mark_due(world: World) -> bool:
 
 
 def _see_ends(world: World) -> bool:
-    """All that ended by now on nodes that are heard, together."""
+    """Handle all pods that have ended by now on nodes that are heard."""
     ended = [
         pod
         for pod in world.pods
@@ -138,8 +141,10 @@ def _see_ends(world: World) -> bool:
 
 
 def _restart(world: World, run: Run, unit: Unit, pod: Pod) -> None:
-    """In place, under its open lease. A pod that can only fail fails again and again, with pauses,
-    until the time to settle is over."""
+    """Restart a pod in place under its open lease.
+
+    A pod that can only fail does so repeatedly, with pauses, until the time to settle is over.
+    """
     work = run.work(unit.attempt)
     natural = None if work["lasts"] is None else unit.started + work["lasts"]
     pod.code = work["exit"]
@@ -209,7 +214,7 @@ def _finish(world: World) -> bool:
 
 
 def _conclude(world: World, run: Run, unit: Unit) -> None:
-    """What becomes of a unit whose leases have all ended."""
+    """Set the standing of a unit whose leases have all ended: done, failed, or waiting again."""
     mine = [x for x in world.leases if x.run == run.key and run.unit_of(x.group) is unit]
     unit.ended = max(x.end or 0 for x in mine)
     fate = unit.fate
@@ -225,7 +230,7 @@ def _conclude(world: World, run: Run, unit: Unit) -> None:
         unit.pause = unit.ended + min(pause, RETRY_PAUSE_MAX)
     elif fate in ("WorkloadFailed", "TimeLimit", "Canceled") or run.checkpoint is None:
         unit.standing, unit.reason = "failed", fate
-    else:  # A5: requeued, which begins a new wait
+    else:  # A5: the unit is requeued and begins a new wait
         unit.standing = "waiting"
         if not any(other.standing == "live" for other in run.units.values()):
             run.waiting_since, run.wait_over = unit.ended, None
@@ -236,8 +241,8 @@ def _conclude(world: World, run: Run, unit: Unit) -> None:
 
 
 def _pause_after_rejection(world: World, run: Run, unit: Unit) -> None:
-    """B2, B3: the pause doubles; after so many in a row it ends when a node changes, or in an
-    hour."""
+    """B2, B3: double the pause after a rejection. After the limit of rejections in a row the pause
+    lasts an hour, or until a node changes."""
     unit.standing, unit.fate, unit.paused_by = "waiting", "", "BindFailing"
     pause = world.config["bind.backoff"] << (unit.rejections - 1)
     unit.pause = unit.ended + min(pause, BIND_PAUSE_MAX)
@@ -251,7 +256,8 @@ def _pause_after_rejection(world: World, run: Run, unit: Unit) -> None:
 
 
 def lose_node(world: World, gone: str) -> None:
-    """S1, S2: positive evidence that its processes are dead: its leases close, ranks are lost."""
+    """S1, S2: close the leases of a node whose processes are known to be dead, and replace the lost
+    pods."""
     lost: dict[tuple[str, int], list[tuple[int, int]]] = {}
     world.pods = [pod for pod in world.pods if pod.node != gone]
     for lease in [x for x in world.open_leases() if x.node == gone]:
@@ -271,8 +277,8 @@ def lose_node(world: World, gone: str) -> None:
 
 
 def _replace(world: World, run: Run, unit: Unit, lost: list[tuple[int, int]]) -> None:
-    """S2, S3: spares for lost pods; otherwise an elastic run gives up the group; otherwise the unit
-    ends."""
+    """S2, S3: replace lost pods by spares. Without spares an elastic run gives up the group, and
+    any other unit ends."""
     if unit.fate:
         return
     swaps: list[tuple[int, int, int]] = []
@@ -303,7 +309,7 @@ def _replace(world: World, run: Run, unit: Unit, lost: list[tuple[int, int]]) ->
 def _width_without(
     world: World, run: Run, unit: Unit, short: list[int], swaps: list[tuple[int, int, int]]
 ) -> int:
-    """The width that is left, with pods that spares will replace."""
+    """Return the width that is left, counting pods that spares will replace."""
     there = sum(
         lease.gpus
         for lease in world.leases_of(run)
@@ -314,7 +320,7 @@ def _width_without(
 
 
 def _whole_spares(world: World, run: Run, unit: Unit, group: int) -> list[int]:
-    """Spare pods of the group that could take over: whole, on a node that is heard."""
+    """Return the group's whole spare pods on nodes that are heard, which could take over."""
     used = {spare for g, _, spare in unit.swaps if g == group}
     gpus: dict[int, int] = {}
     for lease in world.leases_of(run):
@@ -332,7 +338,7 @@ def _spare_pod(world: World, run: Run, group: int, pod: int) -> list[Lease]:
 
 
 def _swap(world: World) -> bool:
-    """S2: the active lease opens when the filler's pod is gone; the spare's payer pays."""
+    """S2: open the active lease when the filler's pod is gone; the spare's payer pays."""
     done = False
     for run in world.runs.values():
         for unit in run.units.values():

@@ -18,7 +18,7 @@ def number(seed: str, k: int, below: int) -> int:
 
 
 def draw(seed: str, k: int, bundles: dict[str, list[Bundle]]) -> Bundle:
-    """R5: an owner uniformly, then one of its bundles uniformly; uses draws `k` and `k` + 1."""
+    """R5: draw an owner uniformly, then one of its bundles uniformly, by draws `k` and `k` + 1."""
     owners = sorted(bundles)
     owner = owners[number(seed, k, len(owners))]
     return sorted(bundles[owner])[number(seed, k + 1, len(bundles[owner]))]

@@ -1,4 +1,4 @@
-"""C. Cover: who pays. The walk over envelopes, and what each of them can give."""
+"""C. Cover: the walk over the envelopes that may pay, and what each of them can give."""
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,7 +16,7 @@ PASSING = {
 
 @dataclass
 class Bill:
-    """Who pays for how many GPUs; or, if some are missing, why."""
+    """The payers of a number of GPUs, or the reason that some GPUs have none."""
 
     segments: list[Segment] = field(default_factory=list)
     missing: int = 0
@@ -31,7 +31,7 @@ class Bill:
 
 
 def parents(world: World, owner: str) -> list[str]:
-    """As its Budgets say; otherwise its path without the last part."""
+    """Return the parents in the owner's Budgets, or else its path without the last part."""
     above = owner.rpartition(":")[0]
     default = [above] if above else []
     specs = [spec for spec in world.budgets.values() if spec["owner"] == owner]
@@ -40,7 +40,7 @@ def parents(world: World, owner: str) -> list[str]:
 
 
 def ancestors(world: World, owner: str) -> list[list[str]]:
-    """Level by level, nearest first."""
+    """Return the ancestors level by level, nearest first."""
     levels: list[list[str]] = []
     seen, level = {owner}, parents(world, owner)
     while level:
@@ -60,7 +60,7 @@ def siblings(world: World, owner: str) -> list[str]:
 
 
 def cousins(world: World, owner: str) -> list[str]:
-    """Owners that share an ancestor with this one, its own descendants among them."""
+    """Return the owners that share an ancestor with this one, including its descendants."""
 
     def tree(name: str) -> set[str]:
         return {name, *(up for level in ancestors(world, name) for up in level)}
@@ -70,7 +70,7 @@ def cousins(world: World, owner: str) -> list[str]:
 
 
 def is_allowed(world: World, run: Run) -> bool:
-    """A Budget of that owner lies in the run's namespace or lists it."""
+    """Return whether a Budget of the run's owner is in the run's namespace or lists it."""
     return any(
         spec["owner"] == run.owner
         and (key.split("/")[0] == run.namespace or run.namespace in (spec.get("namespaces") or []))
@@ -79,7 +79,7 @@ def is_allowed(world: World, run: Run) -> bool:
 
 
 def walk(world: World, run: Run, place: Place) -> list[tuple[Envelope, str]]:
-    """C1 to C3: every envelope that is asked in this location, in order, with its relation."""
+    """C1 to C3: return the envelopes to consider in this location, in order, with the relation."""
     order: list[tuple[Envelope, str]] = []
 
     def step(owners: list[str], relation: str, *, only_shared: bool = False) -> None:
@@ -139,11 +139,12 @@ def cover(
     open_until: int = 0,
     returned: int = 0,
 ) -> Bill:
-    """Who pays for so many GPUs of the calendar's run in this location from `at` on.
+    """Return the payers of `gpus` GPUs of the calendar's run in this location from `at` on.
 
-    `limit` and `until`: when the time of the run is over, and how long it is in the way of others.
-    `taken`: what the same placement asks for elsewhere. `without`: envelopes that are not asked.
-    `open_until`: windows must be open until then (Q5). `returned`: borrowed GPUs it gives back.
+    `limit`: the end of the run's time limit. `until`: until when the run blocks others.
+    `taken`: what the same placement uses in other locations. `without`: excluded envelopes.
+    `open_until`: windows must be open until then (Q5). `returned`: borrowed GPUs that the run
+    gives back.
     """
     world, run = calendar.world, calendar.run
     bill = Bill(missing=gpus)
@@ -175,7 +176,7 @@ def cover(
 
 
 def _may_pass(calendar: Calendar, envelope: Envelope, reason: str, at: int) -> bool:
-    """C7: time alone may help: somebody uses that money now, or the window will open."""
+    """C7: return whether time alone may help: the money is in use now, or the window will open."""
     if at < envelope.start:
         return True
     names = {envelope.name}
@@ -195,7 +196,7 @@ def can_give(
     spent: list[Segment],
     returned: int = 0,
 ) -> tuple[int, str]:
-    """C4: the least of what its caps leave, and which of them it is; of equal ones the first."""
+    """C4: return the least that the envelope's caps leave, and the reason of the first such cap."""
     run, name = calendar.run, envelope.name
     if at < envelope.start:
         return 0, "WindowNotOpen"
@@ -254,8 +255,8 @@ def _hour_limits(
     limit: int,
     spent: list[Segment],
 ) -> list[tuple[int, str]]:
-    """C5, at the start and at each later start of a plan that counts on these hours: what has no
-    limit commits more and more."""
+    """C5: return the limits by hours at the start and at each later start of a plan that claims
+    these hours, because use without a limit commits more and more."""
     found = []
     caps = [(envelope.hours, False, "GPUHoursExhausted")]
     if relation == "Borrowed":

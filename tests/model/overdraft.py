@@ -14,7 +14,7 @@ from tests.model.story import FOREVER
 
 @dataclass
 class Debt:
-    """What is over: of which leases, and whether it still is without some of them."""
+    """An overdraft: the leases concerned, and whether it remains without some of them."""
 
     subject: str
     leases: list[Lease]
@@ -22,7 +22,7 @@ class Debt:
 
 
 def debts(world: World) -> list[Debt]:
-    """O1: every overdraft, by subject."""
+    """O1: return every overdraft, by subject."""
     found: list[Debt] = []
     staying = [lease for lease in world.open_leases() if not lease.ending]
     for name in sorted({lease.payer for lease in staying}):
@@ -63,7 +63,7 @@ def _over_gpus(subject: str, leases: list[Lease], cap: int) -> list[Debt]:
 
 
 def paid_ahead(world: World, envelope: Envelope, *, lent: bool, gone: Gone = frozenset()) -> int:
-    """What was used, and what limited leases may still use."""
+    """Return the GPU-time that was used plus what leases with a limit may still use."""
     total = 0
     for lease in world.leases:
         if lease.payer == envelope.name and (lease.relation == "Borrowed" or not lent):
@@ -75,8 +75,11 @@ def paid_ahead(world: World, envelope: Envelope, *, lent: bool, gone: Gone = fro
 
 
 def _over_hours(world: World, envelope: Envelope, leases: list[Lease], *, lent: bool) -> list[Debt]:
-    """Exhausted: leases without a limit are the overdraft. O4: those with one only if the cap was
-    lowered under them."""
+    """Return the overdraft of hours.
+
+    If the hours are exhausted, it consists of the leases without a limit. O4: leases with a limit
+    belong to it only if the cap was lowered after they started.
+    """
     cap = envelope.lends_hours if lent else envelope.hours
     if cap is None:
         return []
@@ -102,7 +105,7 @@ def _over_hours(world: World, envelope: Envelope, leases: list[Lease], *, lent: 
 
 
 def note_lowered(world: World, before: list[Envelope]) -> None:
-    """After an edit: whose cap of hours was lowered below what was paid ahead."""
+    """Note after an edit the envelopes whose cap of hours is now below what was paid ahead."""
     old = {envelope.name: envelope for envelope in before}
     for envelope in world.envelopes:
         was = old.get(envelope.name)
@@ -116,7 +119,7 @@ def note_lowered(world: World, before: list[Envelope]) -> None:
 
 
 def next_exhaustion(world: World) -> int:
-    """When leases without a limit will have used all hours, as things are."""
+    """Return when leases without a limit will have used all hours if nothing changes."""
     first = FOREVER
     for envelope in world.envelopes:
         for lent in (False, True):
@@ -135,7 +138,7 @@ def next_exhaustion(world: World) -> int:
 
 
 def settle(world: World, ahead: list[Entry]) -> bool:
-    """O2, O3: find other payers; cut what has had its grace. True if anything was done."""
+    """O2, O3: find other payers, and cut after the grace; return whether anything changed."""
     for debt in debts(world):
         if _refinance(world, debt, ahead):
             return True
@@ -149,7 +152,7 @@ def settle(world: World, ahead: list[Entry]) -> bool:
 
 
 def last_bound_first(leases: list[Lease]) -> list[Lease]:
-    """Spares after pods, which last-bound-first turns round."""
+    """Return the leases last bound first; of those that start together, pods before spares."""
     return sorted(
         leases,
         key=lambda x: (x.start, x.role != "Spare", *x.run.split("/"), x.group, x.pod, x.slots),
@@ -158,7 +161,8 @@ def last_bound_first(leases: list[Lease]) -> list[Lease]:
 
 
 def _refinance(world: World, debt: Debt, ahead: list[Entry]) -> bool:
-    """O2: whole leases, until it is not over any more; money that a plan claims is used last."""
+    """O2: move whole leases to other payers until the overdraft is over; money that a plan claims
+    is used last."""
     moved: set[int] = set()
     for lease in last_bound_first(debt.leases):
         if not debt.is_over(frozenset(moved)):
@@ -173,7 +177,7 @@ def _refinance(world: World, debt: Debt, ahead: list[Entry]) -> bool:
 def other_payers(
     world: World, lease: Lease, ahead: list[Entry], without: frozenset[str] = frozenset()
 ) -> list[Segment] | None:
-    """Who else pays for these very slots."""
+    """Return other payers for the slots of a lease, or None."""
     run = world.runs[lease.run]
     limit = world.limit_of(lease)
     limit = FOREVER if limit is None else limit
@@ -199,7 +203,7 @@ def move(world: World, lease: Lease, segments: list[Segment]) -> None:
 
 
 def _cut_for(world: World, debt: Debt) -> bool:
-    """R3 to R6 among what it pays for. What can be cut is, even if it is not enough yet."""
+    """R3 to R6: cut leases of the overdraft, even if all that may be cut is not enough."""
     among = {lease.number for lease in debt.leases}
     scope = Scope(world, lambda lease: lease.number in among, lambda gone: not debt.is_over(gone))
     drop_spares(scope)
@@ -218,7 +222,7 @@ def _cut_for(world: World, debt: Debt) -> bool:
 
 
 def shared_leases(world: World, run: Run) -> list[Lease]:
-    """What the family uses of the owner's own envelopes, where the run may go."""
+    """Return the leases of the family in the owner's own envelopes, where the run may go."""
     own = own_envelopes(world, run)
     places = places_of(world, run)
     mine = {e.name for e in own if any(e.covers(place) for place in places)}
@@ -232,7 +236,8 @@ def own_envelopes(world: World, run: Run) -> list[Envelope]:
 
 
 def is_locked_out(world: World, run: Run, groups: list[int], ahead: list[Entry]) -> bool:
-    """Q6: its owner's own envelopes do not pay now, but would without shared leases in them."""
+    """Q6: return whether the owner's own envelopes would pay without the shared leases in them, but
+    do not pay now."""
     others = frozenset(e.name for e in world.envelopes) - {
         e.name for e in own_envelopes(world, run)
     }
@@ -248,8 +253,8 @@ def is_locked_out(world: World, run: Run, groups: list[int], ahead: list[Entry])
 
 @dataclass
 class Taken:
-    """How an owner gets its envelope back: who moves to other payers, who is cut, and where its run
-    is then."""
+    """How an owner gets its envelope back: leases that move to other payers, victims, and the
+    placement of the owner's run."""
 
     moved: dict[int, list[Segment]]
     cuts: list[Cut]
@@ -264,8 +269,8 @@ def take_back(
     seed: Callable[[], str],
     enough: Callable[[Gone], Placement | None] | None = None,
 ) -> Taken | None:
-    """O5: as few shared leases as it takes move to other payers; if that is not enough, others are
-    cut, until the run has payers and fits. None if it does not start then."""
+    """O5: move as few shared leases as needed to other payers; if that is not enough, cut others
+    until the run has payers and fits. Return None if the run still does not start."""
     shared = last_bound_first([x for x in shared_leases(world, run) if stays(world, x)])
     own = frozenset(e.name for e in own_envelopes(world, run))
 
@@ -282,7 +287,7 @@ def take_back(
         if where(frozenset()) is not None:
             break
         segments = other_payers(world, lease, ahead, own) or other_payers(world, lease, [], own)
-        if segments is not None:  # for the time being: what others pay for counts at once
+        if segments is not None:  # moved for the time being, so that the next lease sees it
             moved[lease.number] = segments
             move(world, lease, segments)
     stand_ins = {x.number: x for x in world.leases[count:]}

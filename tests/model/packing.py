@@ -1,7 +1,7 @@
-"""P. Pack: where a run goes; and P4, cover and pack together.
+"""P. Pack: the nodes of a run; and P4, cover and pack together.
 
-All pods of a run have one size, so filling greedily never fails where anything would fit. A bin is
-a node's free GPUs, or the GPUs of spares there that a filler may use; a pod is in one bin.
+All pods of a run have one size, so greedy filling finds a placement if there is one. A bin is a
+node's free GPUs, or the GPUs of spares there that a filler may use; a pod is in one bin.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Refusal:
 
 @dataclass
 class Room:
-    """The GPUs that one run may use, for as long as it needs them."""
+    """The GPUs that are free for one run for as long as it needs them."""
 
     run: Run
     world: World
@@ -68,8 +68,8 @@ class Room:
         )
 
     def put(self, group: int, domain: str) -> list[Spot]:
-        """P1, P3: put a group that fits there. That this placement uses a node does not count as
-        use."""
+        """P1, P3: place a group in a domain where it fits. Nodes that only this placement uses do
+        not count as in use."""
         spots: list[Spot] = []
         for pod in range(self.run.pods_per_group):
             spots.append(self._put(group, pod, domain, set()))
@@ -108,7 +108,7 @@ def may_go(world: World, run: Run, name: str) -> bool:
 
 
 def places_of(world: World, run: Run) -> list[Place]:
-    """Every location with a node of the run's flavor where it may go."""
+    """Return every location with a node of the run's flavor that the run may use."""
     return sorted(
         {
             node.place
@@ -124,7 +124,7 @@ def place_of(domain: str) -> Place:
 
 
 def own_domains(world: World, run: Run) -> list[str]:
-    """Where the run already is, with leases that stay."""
+    """Return the domains in which the run has leases that stay."""
     return sorted({world.nodes[x.node].domain for x in world.leases_of(run) if not x.ending})
 
 
@@ -132,9 +132,12 @@ def own_domains(world: World, run: Run) -> list[str]:
 
 
 def fits_on_spares(calendar: Calendar, at: int, until: int, free: dict[str, int]) -> dict[str, int]:
-    """F1, F2: GPUs of spares on each node that a filler may use: spares that nobody uses and that
-    are not ending, on nodes where nobody ahead has planned or holds anything before it ends. If a
-    spare's lease ends first, its GPUs become the filler's own; they must be free then."""
+    """F1, F2: return the GPUs of spares on each node that a filler may use.
+
+    The spares must be unused and not ending, and no run ahead may have a plan or a hold on the node
+    before the filler ends. If a spare's lease ends first, its GPUs become the filler's own, so they
+    must be free then.
+    """
     world, found = calendar.world, {}
     for name in calendar.room(at, until):
         if any(e.nodes.get(name) and e.start < until and e.end > at for e in calendar.entries):
@@ -149,7 +152,8 @@ def fits_on_spares(calendar: Calendar, at: int, until: int, free: dict[str, int]
 
 
 def spare_slots(world: World, name: str) -> list[int]:
-    """Slots of spares on this node that no filler uses, that are not ending and not promised."""
+    """Return the slots of this node's spares that no filler uses and that are neither ending nor
+    promised."""
     there = [lease for lease in world.open_leases() if lease.node == name]
     filled = {slot for lease in there if lease.role == "Borrowed" for slot in lease.slots}
     spares = [x for x in there if x.role == "Spare" and not x.ending and not is_promised(world, x)]
@@ -157,13 +161,13 @@ def spare_slots(world: World, name: str) -> list[int]:
 
 
 def is_promised(world: World, lease: Lease) -> bool:
-    """A swap waits for this spare."""
+    """Return whether a swap waits for this spare."""
     unit = world.runs[lease.run].unit_of(lease.group)
     return any((group, pod) == (lease.group, lease.pod) for group, _, pod in unit.swaps)
 
 
 def free_slots(world: World, name: str) -> list[int]:
-    """Ordinals without a lease, lowest first."""
+    """Return the ordinals without a lease, lowest first."""
     taken = {s for x in world.open_leases() if x.node == name for s in x.slots}
     return [slot for slot in range(world.nodes[name].gpus) if slot not in taken]
 
@@ -186,7 +190,7 @@ def room_for(calendar: Calendar, at: int, *, until: int | None = None, fill: boo
 
 
 def empty_fleet(world: World, run: Run) -> Room:
-    """As if all nodes were there and empty."""
+    """Return the run's room if all nodes were present and empty."""
     room = Room(run, world, {})
     for node in world.nodes.values():
         if node.flavor == run.flavor and not node.gone and may_go(world, run, node.name):
@@ -197,7 +201,7 @@ def empty_fleet(world: World, run: Run) -> Room:
 def pay_on_empty_fleet(
     calendar: Calendar, groups: list[int], at: int, without: frozenset[str] = frozenset()
 ) -> Placement | Refusal:
-    """Whether there are payers at that time for some place, whoever is there now."""
+    """Return a placement that has payers at `at` if all nodes were empty, or the refusal."""
     room = _where_it_could_be(empty_fleet(calendar.world, calendar.run), groups)
     return place_and_pay(
         room,
@@ -210,7 +214,8 @@ def pay_on_empty_fleet(
 
 
 def _where_it_could_be(room: Room, groups: list[int]) -> Room:
-    """Only the locations that could hold it, or one of its groups if they may be in several."""
+    """Return the room of the locations that could hold all groups, or at least one group if the
+    groups may be in several locations."""
     places = {place_of(domain) for domain in room.domains()}
     is_split = (room.run.spread and len(places) > 1) or room.run.is_sweep
     some = groups[:1] if is_split else groups
@@ -223,7 +228,7 @@ def _where_it_could_be(room: Room, groups: list[int]) -> Room:
 
 
 def avoided(run: Run) -> list[str]:
-    """Nodes that rejected a part of the run that has not been bound since."""
+    """Return the nodes that rejected a part of the run that has not been bound since."""
     return sorted({name for unit in run.units.values() for name in unit.avoids})
 
 
@@ -236,7 +241,7 @@ def admit(
     without: frozenset[str] = frozenset(),
     open_until: int = 0,
 ) -> Placement | Refusal:
-    """P4: the first placement that is paid and placed. A node that rejected the run comes last."""
+    """P4: return the first placement with payers and GPUs; avoided nodes come last."""
 
     def pay(gpus: int, place: Place, taken: list[Segment]) -> Bill:
         return cover(
@@ -259,7 +264,7 @@ def admit(
 def place_and_pay(
     room: Room, groups: list[int], pay: Pay, places: list[Place] | None = None
 ) -> Placement | Refusal:
-    """P2, P4: all groups in one location if one can hold them; otherwise group by group."""
+    """P2, P4: place all groups in one location if one can hold them; otherwise group by group."""
     world, run = room.world, room.run
     home = own_domains(world, run)
     places = places_of(world, run) if places is None else places
@@ -299,8 +304,9 @@ def place_and_pay(
 def put_all(
     room: Room, groups: list[int], domains: list[str], home: list[str]
 ) -> list[Spot] | None:
-    """P2: in the domain that the run already uses; otherwise in one that holds all, the one left
-    with least; otherwise group by group, those that it uses first."""
+    """P2: place all groups in the domain that the run already uses; otherwise in one that holds
+    all, preferring the one with the least left over; otherwise group by group, first in the domains
+    that it uses."""
 
     def rank(domain: str) -> tuple[bool, int, str]:
         left = room.pods_in(domain) if room.is_for_filler else room.left_in(domain)
@@ -322,7 +328,8 @@ def put_all(
 
 
 def _with_most_groups(room: Room) -> list[str]:
-    """G3: of the domains where most of the waiting groups fit, the one left with least."""
+    """G3: of the domains where most of the waiting groups fit, return the one with the least left
+    over."""
     waiting = sum(1 for unit in room.run.units.values() if unit.standing == "waiting")
     most = {d: min(waiting, room.groups_in(d)) for d in room.domains()}
     best = min(most, key=lambda d: (-most[d], room.left_in(d), d), default=None)
@@ -332,8 +339,8 @@ def _with_most_groups(room: Room) -> list[str]:
 def _over_locations(
     room: Room, groups: list[int], pay: Pay, home: list[str], before: Placement | None = None
 ) -> Placement | None:
-    """Group by group, each where it is paid for with least borrowed, then least shared, money; if
-    that leaves nothing to the groups after it, in the next location."""
+    """Place group by group, each in the location with the least borrowed, then the least shared
+    money; if that leaves nothing for the groups after it, in the next location."""
     before = before or Placement()
     if not groups:
         return before
@@ -357,7 +364,7 @@ def _over_locations(
 
 
 def _no_money(bills: dict[Place, Bill]) -> Refusal | None:
-    """C7: if no location is paid for, the reason of the first that time may help."""
+    """C7: if no location has payers, return the first reason, preferring one that may pass."""
     if any(not bill.missing for bill in bills.values()):
         return None
     first = next((bill for bill in bills.values() if bill.may_pass), next(iter(bills.values())))
@@ -365,7 +372,7 @@ def _no_money(bills: dict[Place, Bill]) -> Refusal | None:
 
 
 def _why_no_room(calendar: Calendar, groups: list[int], at: int, pay: Pay) -> str:
-    """What is free is spoken for, is in pieces, or is too little."""
+    """Return the reason: the free GPUs are reserved, fragmented, or too few."""
     bare = Calendar(calendar.world, calendar.run, [])
     bare.entries, bare.ends, bare.leases = [], calendar.ends, calendar.leases
     room = room_for(bare, at)

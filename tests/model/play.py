@@ -1,7 +1,7 @@
 """Time: what happens at each instant, and which instant is next.
 
-Nothing takes time unless the file says so. All events of an instant are applied before anything is
-decided (Q2); timers come before the steps of the file.
+Nothing takes time unless the file says so. All events with the same timestamp are applied before
+anything is decided (Q2); timers come before the steps of the file.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def play(
                 come_to_rest(world)
         elif expect is not None:
             expect(world, step["what"])
-    come_to_rest(world)  # what time alone has changed is told, too
+    come_to_rest(world)  # also report what only time has changed
     look(world)
     return world
 
@@ -64,7 +64,7 @@ def come_to_rest(world: World) -> None:
 
 
 def _take_turn(world: World) -> bool:
-    """One thing at a time: what has happened, then overdrafts, then the queue, then grows."""
+    """Do one thing: first apply events, then settle overdrafts, then walk the queue, then grow."""
     if (
         life.see(world)
         or life.mark_due(world)
@@ -127,8 +127,8 @@ def perform(world: World, step: dict[str, Any]) -> bool:
 
 
 def _written(world: World) -> dict[str, Any]:
-    """All that people write; what is written as it was is no news, nor what is written of a node
-    that is not there."""
+    """Return everything that users write. A write without a change, or about a missing node, is not
+    an event."""
     specs = {key: run.spec for key, run in world.runs.items()}
     nodes = {name: node for name, node in world.nodes.items() if not node.gone}
     return deepcopy({"nodes": nodes, "budgets": world.budgets, "runs": specs})
@@ -214,7 +214,7 @@ def _delete(world: World, what: dict[str, Any]) -> None:
         _budgets_changed(world, before)
         return
     node = world.nodes[what["node"]]
-    node.gone, node.silent, node.dead = True, False, False  # a cordon is found again
+    node.gone, node.silent, node.dead = True, False, False  # the cordon stays if the node returns
     node.foreign = 0
     life.lose_node(world, node.name)
 
@@ -223,13 +223,13 @@ def _node(world: World, node: Node, state: str) -> None:
     match state:
         case "dead":
             node.dead, node.silent = True, False
-            node.foreign = 0  # other people's processes die with it
+            node.foreign = 0  # foreign processes die with the node
             life.lose_node(world, node.name)
         case "silent":
             node.silent = not node.dead
         case "ready":
             if node.dead or node.gone:
-                node.foreign = 0  # nobody's processes run where nothing is
+                node.foreign = 0  # no processes run on a missing node
             node.dead = node.silent = node.gone = False
             for pod in world.pods:
                 if pod.node == node.name and pod.wanted is not None and pod.told is None:
@@ -241,7 +241,7 @@ def _node(world: World, node: Node, state: str) -> None:
 
 
 def _nodes_changed(world: World) -> None:
-    """After five rejections a change of any node is worth another try."""
+    """End the long pauses after five rejections: any change of a node allows another try."""
     for run in world.runs.values():
         for unit in run.units.values():
             if unit.blocked_binds:

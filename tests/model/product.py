@@ -1,7 +1,7 @@
-"""The same file on the product: the shipped control loop, virtual time, a store in memory.
+"""Plays a file with the product: the shipped control loop, virtual time, a store in memory.
 
-What is taken from it: who held what after every instant (from the exported ledger), the
-reservations at the end of every instant, each run's end, and the seeds of its lotteries.
+The record has the leases after every instant (from the exported ledger), the reservations at the
+end of every instant, each run's end, and the seeds of the lotteries.
 """
 
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ class Invalid(Exception):  # noqa: N818 - it says what the file is
 
 
 class NoSeed(Exception):  # noqa: N818 - it says what is missing
-    """The model draws where the product made no lottery."""
+    """The model holds a lottery that the product did not hold."""
 
 
 @dataclass
 class Played:
-    """One side's account of a story."""
+    """The record of a story that the model or the product has played."""
 
     holdings: dict[int, Holdings] = field(default_factory=dict)
     plans: dict[int, Plans] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Seeds:
 
 
 def play_product(text: str) -> tuple[Played, Seeds]:
-    """Raises `Invalid` if the file is none."""
+    """Play a file with the product; raise `Invalid` if the product refuses it."""
     try:
         story = parse_story(text, "story")
     except BadFile as bad:
@@ -97,7 +97,7 @@ def play_product(text: str) -> tuple[Played, Seeds]:
                     problem = f"line {step.line}: {missed}"
                     break
             stage.settle()
-        # Time alone may have changed what somebody lacks, which is told in its next turn.
+        # Time alone may have changed why a run waits; the next turn reports it.
         stage.controller.wake()
         stage.settle()
         _note_plans(stage, played)
@@ -147,7 +147,7 @@ def _note_plans(stage: Stage, played: Played) -> None:
 
 
 def fold(lines: list[dict[str, Any]]) -> dict[int, Holdings]:
-    """After every instant of the ledger: GPUs by run, role, payer and node."""
+    """Return the GPUs by run, role, payer and node after every instant of the ledger."""
     specs: dict[str, dict[str, Any]] = {}
     is_open: dict[str, bool] = {}
     after: dict[int, Holdings] = {}

@@ -25,7 +25,7 @@ ALL = -1  # the plan of a whole run, or of the groups that a sweep lacks of its 
 
 @dataclass
 class Pass:
-    """One walk over the queue (Q2). `ahead` are the plans of the runs considered so far."""
+    """One pass over the queue (Q2). `ahead` are the plans of the runs considered so far."""
 
     world: World
     ahead: list[Entry] = field(default_factory=list)
@@ -33,10 +33,11 @@ class Pass:
     planned: dict[str, int] = field(default_factory=dict)
     kept_domains: set[str] = field(default_factory=set)  # Q10
     has_started: bool = False
-    has_freed: bool = False  # a hold was given up, or a family gave back: the walk begins again
+    has_freed: bool = False  # a hold or a shared envelope was given back: the pass starts again
 
     def walk(self) -> bool:
-        """True if anything has started or was activated: the queue is then walked again."""
+        """Consider all runs; return whether any started or was activated, which needs another
+        pass."""
         for run in self.world.runs.values():  # a hold ends also while its run is in back-off
             is_over = run.hold is not None and self.world.now >= hold_ends(self.world, run.hold)
             if is_over and not self.world.ready_units(run):
@@ -75,7 +76,7 @@ class Pass:
             self._consider_whole(run)
 
     def _consider_whole(self, run: Run) -> None:
-        """Q3: the largest width of the grid that fits."""
+        """Q3: start the run at the largest width of its grid that fits."""
         refusal = Refusal("", of_money=False)
         for width in range(run.most_groups * run.group_gpus, run.least - 1, -run.step):
             found = self._try(run, list(range(width // run.group_gpus)))
@@ -111,10 +112,10 @@ class Pass:
             return
         for group in further if refusal is not None else []:
             if not self._plan_beyond(run, group, refusal):
-                break  # nor is a start of the next one known
+                break  # the next group has no known start either
 
     def _plan_beyond(self, run: Run, group: int, refusal: Refusal) -> bool:
-        """G2: a group beyond the minimum is planned by Q4 alone, like a run of its own."""
+        """G2: plan a group beyond the minimum by Q4 alone, like a separate run."""
         if not self._is_within_depth(run, refusal):
             return False
         calendar = Calendar(self.world, run, self.ahead, as_group=group)
@@ -133,7 +134,7 @@ class Pass:
         return sum(1 for unit in run.units.values() if unit.standing == "live")
 
     def _try(self, run: Run, groups: list[int]) -> Placement | Refusal:
-        """Q3; F1: a filler that does not fit on free GPUs takes spares, too."""
+        """Q3: try to place groups. F1: a filler that does not fit on free GPUs uses spares, too."""
         calendar = Calendar(self.world, run, self.ahead)
         found = admit(calendar, groups, self.world.now)
         if isinstance(found, Refusal) and run.opportunistic and not found.of_money:
@@ -158,8 +159,8 @@ class Pass:
     # A4
 
     def _start_where_held(self, run: Run) -> None:
-        """When the held place is free the run starts there; when its time is over, or the payers
-        may not pay any more, it waits like any other."""
+        """Start the run on its held GPUs if they are free. If the hold's time is over or its payers
+        may no longer pay, the run waits like any other."""
         world, hold = self.world, run.hold
         assert hold is not None
         calendar = Calendar(world, run, [])
@@ -184,7 +185,7 @@ class Pass:
     # Plans
 
     def _plan(self, run: Run, key: int, groups: list[int], refusal: Refusal) -> bool:
-        """False: it could never start, and is not planned."""
+        """Plan the run; return False if it could never start."""
         world = self.world
         never = self._never_fits(run, groups)
         if never:
@@ -213,7 +214,7 @@ class Pass:
         return True
 
     def _is_within_depth(self, run: Run, refusal: Refusal) -> bool:
-        """Q9. Runs that need money are counted apart."""
+        """Q9: return whether the run is planned at all. Runs that need money count separately."""
         kind = "moneyDepth" if refusal.of_money else "depth"
         mine, everybody = f"{kind} {run.owner}", kind
         if (
@@ -226,7 +227,7 @@ class Pass:
         return True
 
     def _book(self, run: Run, key: int, plan: Plan, entry_of: Plan | None = None) -> None:
-        """Write the Reservation, and put the plan on the calendar for the runs behind."""
+        """Write the Reservation and put the plan on the calendar for the runs behind it."""
         world, was, entered = self.world, run.plans.get(key), entry_of or plan
         if was is not None and was.state == "Blocked" != plan.state:
             run.history.append(was)
@@ -278,7 +279,8 @@ class Pass:
     # Q4
 
     def _first_known(self, run: Run, groups: list[int], was: Plan | None) -> Plan | None:
-        """The first instant at which it fits. A plan for the same instant stands if it can (Q7)."""
+        """Return the first instant at which the run fits. A plan for the same instant is kept if
+        possible (Q7)."""
         world = self.world
         calendar = Calendar(world, run, self.ahead)
         instants = set(calendar.instants())
@@ -304,18 +306,18 @@ class Pass:
         return None
 
     def _is_funded(self, run: Run, groups: list[int], at: int, without: Gone = frozenset()) -> bool:
-        """Whether it has payers at that time, wherever GPUs are."""
+        """Return whether the run has payers at `at`, on any GPUs."""
         calendar = Calendar(self.world, run, self.ahead, without=without)
         return isinstance(pay_on_empty_fleet(calendar, groups, at), Placement)
 
     def _never_fits(self, run: Run, groups: list[int]) -> str:
-        """Q11: why this fleet and its budgets could not hold it, even empty."""
+        """Q11: return why the fleet and the budgets could not hold the run even if empty."""
         world = self.world
         calendar = Calendar(world, run, [])
         calendar.entries, calendar.leases, calendar.ends = [], [], {}
         openings = {e.start for e in world.envelopes if e.flavor == run.flavor}
         refusal: Refusal | None = None
-        groups = groups[:1] if run.is_sweep else groups  # they may start one after another
+        groups = groups[:1] if run.is_sweep else groups  # groups of a sweep may start one by one
         room = empty_fleet(world, run)
         if not room.bins:
             return "NoSuchFlavor"
@@ -342,7 +344,7 @@ class Pass:
         if announced is None and world.now < first - self._notice:
             return waits
         if any(world.leases[number].is_open for number in run.last_victims):
-            return Plan("Blocked")  # A4: nobody is cut for it again meanwhile
+            return Plan("Blocked")  # A4: no other run is cut for this run again meanwhile
         if announced is not None and was is not None:
             at = max(announced, world.now)
             stands = was.is_site and was.placement is not None and was.placement.groups() == groups
@@ -377,7 +379,7 @@ class Pass:
         return Plan("Blocked")
 
     def _is_possible(self, run: Run, site: Placement, at: int, shared: Gone) -> bool:
-        """Q7: whether a site still has its place and its payers."""
+        """Q7: return whether a site still has its GPUs and its payers."""
         world = self.world
         leases = world.open_leases()
         cuttable = frozenset(x.number for x in leases if kind_of_loss(world, x, run, at))
@@ -386,7 +388,8 @@ class Pass:
         return _has_room(place, site, at) and _can_pay(money, site.segments(), at)
 
     def _keep_site(self, run: Run, groups: list[int], waits: Plan, was: Plan | None) -> Plan:
-        """Q10: without cuts, the first run in a domain that has waited enough keeps its site."""
+        """Q10: if nothing may be cut, let the first run of a domain that has waited long enough
+        keep its site."""
         world = self.world
         if world.now < waits.start:
             return waits
@@ -407,7 +410,7 @@ class Pass:
         return len(groups) * (run.pods_per_group + run.spare_pods) * run.pod_gpus
 
     def _shared(self, run: Run, groups: list[int]) -> Gone:
-        """O5: the leases that its family may have to give back, if that is what it lacks."""
+        """O5: return the leases that the family may have to give back, if the run needs them."""
         if self.world.config["resolver.cuts"] == "Never":
             return frozenset()
         if not overdraft.is_locked_out(self.world, run, groups, self.ahead):
@@ -415,14 +418,15 @@ class Pass:
         return frozenset(x.number for x in overdraft.shared_leases(self.world, run))
 
     def _reclaim_at(self, run: Run, key: int, groups: list[int], was: Plan | None) -> int | None:
-        """When the family rule is tried: a notice after it was announced."""
+        """Return when the family rule is tried: one notice after its announcement."""
         if key != ALL or not self._shared(run, groups):
             return None
         known = was.reclaim_at if was is not None else None
         return self.world.now + self._notice if known is None else known
 
     def _take_back(self, run: Run, groups: list[int]) -> bool:
-        """O5. True if the run starts by it, at once or when victims are gone."""
+        """O5: take back shared money; return whether the run starts by it, at once or when the
+        victims are gone."""
         world = self.world
         taken = overdraft.take_back(
             world, run, groups, self.ahead,
@@ -441,7 +445,7 @@ class Pass:
         return True
 
     def _hold(self, run: Run, placement: Placement, victims: list[int]) -> None:
-        """A4."""
+        """A4: hold a placement for a run until its victims are gone."""
         world = self.world
         last = max((world.leases[n].deadline for n in victims), default=world.now)
         run.hold = Hold(world.now, victims, placement, end_of(run, max(last, world.now)))
@@ -451,7 +455,7 @@ class Pass:
         self.has_started = True
 
     def _claims(self, run: Run, groups: list[int]) -> list[Segment]:
-        """Q6: what is free in the envelopes of its walk, up to what it lacks."""
+        """Q6: return the free money in the envelopes of the run's walk, up to what it lacks."""
         calendar = Calendar(self.world, run, self.ahead)
         bills = [
             cover(calendar, self._gpus(run, groups), place, at=self.world.now)
@@ -462,8 +466,10 @@ class Pass:
     # A1, A2
 
     def activate(self) -> bool:
-        """The runs that are due, by (T, place in the queue). True if one was activated: the queue
-        is then walked again."""
+        """Activate a due run, in order of (T, place in the queue).
+
+        Return whether one was activated, which needs another pass.
+        """
         world = self.world
         due = [
             run
@@ -491,7 +497,8 @@ class Pass:
         return False
 
     def _activate(self, run: Run, site: Placement) -> bool:
-        """A3, O5: its family gives back what it lacks; then room is made in its domains."""
+        """A3, O5: take back the money that the run lacks from its family, then cut in the site's
+        domains."""
         world, groups, ahead = self.world, site.groups(), self.ahead_of[run.key]
         moved: dict[int, list[Segment]] = {}
         cuts = []
@@ -514,7 +521,7 @@ class Pass:
             world, run, site, ahead, lambda: world.seeds("Reservation", run.key, world.now), gone
         )
         if found is None or not (found[0] or cuts or moved):
-            return False  # what is ending already makes room
+            return False  # leases that are already ending free enough GPUs
         victims = [n for each in [*cuts, *found[0]] for n in each.leases]
         for number, segments in moved.items():
             if number not in victims:
@@ -530,13 +537,13 @@ MAX_WAIT = "reservation.maxWait"
 
 
 def hold_ends(world: World, hold: Hold) -> int:
-    """A4: when a hold is given up."""
+    """A4: return when a hold is given up."""
     last = max((world.leases[n].deadline for n in hold.victims), default=0)
     return int(max(hold.at + world.config["drain.timeout"], last))
 
 
 def _groups_held_for(world: World, run: Run, hold: Hold) -> list[int]:
-    """The groups that start in the held place: as many as it has room for, the lowest that wait."""
+    """Return the groups to start on the held GPUs: the lowest waiting ones, as many as fit."""
     if not run.is_sweep:
         return hold.placement.groups()
     count = len(hold.placement.groups())
@@ -545,7 +552,7 @@ def _groups_held_for(world: World, run: Run, hold: Hold) -> list[int]:
 
 
 def _deal(world: World, run: Run, hold: Hold, groups: list[int]) -> Placement:
-    """Deal the pods to the held GPUs, by P."""
+    """Assign the pods to the held GPUs, by P."""
     held = hold.placement.gpus_by_node(run.pod_gpus)
     spots: list[Spot] = []
     left = list(groups)
@@ -589,7 +596,7 @@ def take_pass(world: World) -> tuple[bool, list[Entry]]:
 
 
 def plans(world: World) -> list[Entry]:
-    """All plans as they are, for whoever comes behind everybody."""
+    """Return all plans as they are, for a run behind the whole queue."""
     found: list[Entry] = []
     for run in world.waiting():
         for plan in run.plans.values():

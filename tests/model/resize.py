@@ -11,7 +11,7 @@ from tests.model.story import FOREVER, HOUR
 
 
 def resizable(world: World) -> list[Run]:
-    """Elastic `gang: Run` runs of which nothing is ending or being replaced."""
+    """Return the elastic `gang: Run` runs without a lease that is ending or being replaced."""
     return [
         run
         for run in sorted(world.runs.values(), key=lambda run: run.order)
@@ -27,7 +27,7 @@ def resizable(world: World) -> list[Run]:
 
 
 def _is_finishing(world: World, run: Run) -> bool:
-    """A pod has completed: it is not started again."""
+    """Return whether a pod of the run has completed; it is not started again."""
     return any(
         lease.run == run.key
         and lease.attempt == run.units[0].attempt
@@ -42,7 +42,7 @@ def may_resize(world: World, run: Run) -> bool:
 
 
 def shrink(world: World) -> bool:
-    """E2: groups that borrowed money pays for first, then the highest index."""
+    """E2: shrink runs, first by groups that borrowed money pays for, then by the highest index."""
     for run in resizable(world):
         groups = sorted({x.group for x in world.leases_of(run) if x.role != "Spare"})
         over = (width(world, run) - run.desired) // run.group_gpus
@@ -60,7 +60,7 @@ def shrink(world: World) -> bool:
 
 
 def grow(world: World, ahead: list[Entry]) -> bool:
-    """E1: as many whole steps as fit at once, behind everybody in the queue."""
+    """E1: grow runs by as many whole steps as fit at once, behind the whole queue."""
     for run in resizable(world):
         now, target = width(world, run), run.desired
         while target > now and may_resize(world, run):
@@ -76,7 +76,8 @@ def grow(world: World, ahead: list[Entry]) -> bool:
 
 
 def _growth(world: World, run: Run, count: int, ahead: list[Entry]) -> Placement | None:
-    """Own domains first, then money. One of its own domains for all, otherwise group by group."""
+    """Place `count` more groups: all in one of the run's own domains if possible, otherwise group
+    by group, own domains first, then by money."""
     calendar = Calendar(world, run, ahead)
     limit = FOREVER if run.limit is None else run.units[0].started + run.limit
     until = limit if limit == FOREVER else limit + min(run.grace, HOUR)
@@ -120,7 +121,7 @@ def _place(
 def _bills(
     calendar: Calendar, room: Room, taken: list[Segment], ends: tuple[int, int]
 ) -> dict[Place, Bill]:
-    """Who would pay for one group more, in each location where somebody would."""
+    """Return the payers of one more group in each location that has payers."""
     found = {
         place: cover(
             calendar,

@@ -1,7 +1,7 @@
-"""R. Resolve: the site of a start by cuts, and who is cut for it.
+"""R. Resolve: the site of a start by cuts, and the victims.
 
-The same cuts serve a waiting run (scope: domains of a flavor) and an overdraft (scope: what one
-envelope pays for). They differ in which leases are inside, and in when it is enough.
+The same cuts serve a waiting run (scope: domains of a flavor) and an overdraft (scope: the leases
+that one envelope pays for). The two differ in the leases of the scope and in what is enough.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Gone = frozenset[int]
 Loss = tuple[int, int, int]  # GPUs by lottery, by shrinking, of spares
 
 
-# Who may be cut
+# Leases that may be cut
 
 
 def stays(world: World, lease: Lease) -> bool:
@@ -33,7 +33,7 @@ def stays(world: World, lease: Lease) -> bool:
 
 
 def width(world: World, run: Run, gone: Gone = frozenset()) -> int:
-    """GPUs of active and filling leases that stay."""
+    """Return the GPUs of the run's active and filling leases that stay."""
     return sum(
         lease.gpus
         for lease in world.leases_of(run)
@@ -47,7 +47,8 @@ def groups_that_stay(world: World, run: Run, gone: Gone = frozenset()) -> list[i
 
 
 def surplus(world: World, run: Run) -> list[int]:
-    """Groups of an elastic run above its minimum, which may be shrunk: the highest indices."""
+    """Return the groups of an elastic run above its minimum, which may be shrunk: the highest
+    indices."""
     if not run.elastic:
         return []
     above = max(0, width(world, run) - run.least) // run.group_gpus
@@ -56,7 +57,7 @@ def surplus(world: World, run: Run) -> list[int]:
 
 
 def fillers_on(world: World, spare: Lease) -> list[Lease]:
-    """Every lease that ends with this spare: a filler ends whole."""
+    """Return every lease that ends with this spare; a filler ends whole."""
     found: list[Lease] = []
     for lease in world.open_leases():
         if (
@@ -70,11 +71,12 @@ def fillers_on(world: World, spare: Lease) -> list[Lease]:
 
 
 def kind_of_loss(world: World, lease: Lease, run: Run, at: int) -> str:
-    """Q5: whether the lease may be cut for a run whose start is `at`, and by which step of R3."""
+    """Q5: return the step of R3 by which the lease may be cut for a run that starts at `at`, or an
+    empty string."""
     other = world.runs[lease.run]
     if other.key == run.key or lease.end is not None:
         return ""
-    if lease.ending:  # it counts as gone until its deadline, and as staying after it
+    if lease.ending:  # the lease counts as gone until its deadline, and as staying afterwards
         return "ending" if lease.deadline > world.now else ""
     if lease.role == "Spare":
         return "" if is_promised(world, lease) else "spare"
@@ -103,8 +105,8 @@ def find_site(
     only: list[str] | None = None,
     returned: Gone = frozenset(),
 ) -> Placement | None:
-    """Q5: payers as if nobody were cut, and the place where it fits without all leases that may be
-    cut. `only`: domains to which it is bound. `returned`: leases whose money comes back."""
+    """Q5: return a site: payers as if nothing were cut, and GPUs as if all leases that may be cut
+    were gone. `only`: the only allowed domains. `returned`: leases whose money comes back."""
     money = Calendar(world, run, ahead, without=returned)
     open_until = at + world.tenure_of(run)
     ground = _Ground(world, run, ahead, at, only)
@@ -151,8 +153,8 @@ def _money_rank(segments: list[Segment]) -> tuple[int, int]:
 
 
 class _Ground:
-    """What each node would have for a run if all leases that may be cut were gone, and at which
-    loss."""
+    """The GPUs of each node for a run if all leases that may be cut were gone, and the loss that
+    they cost."""
 
     def __init__(
         self, world: World, run: Run, ahead: list[Entry], at: int, only: list[str] | None
@@ -188,14 +190,15 @@ class _Ground:
         self.taken = dict.fromkeys(self.nodes, 0)
 
     def loss(self, node: str, taken: int) -> Loss:
-        """What so many GPUs of this node cost: spares first, then shrinking, then the lottery."""
+        """Return the loss of taking GPUs of this node: spares first, then shrinking, then the
+        lottery."""
         missing = max(0, taken - self.free[node])
         spares = min(missing, self.of_kind[node, "spare"])
         shrunk = min(missing - spares, self.of_kind[node, "shrink"])
         return (missing - spares - shrunk, shrunk, spares)
 
     def put_all(self, groups: list[int], domains: list[str]) -> list[Spot] | None:
-        """R2: each group in the domain with the least loss; without spread all in one."""
+        """R2: place each group in the domain with the least loss; without spread, all in one."""
         before = dict(self.taken)
         sets = [[group] for group in groups] if self.run.spread else [groups]
         spots: list[Spot] = []
@@ -212,7 +215,7 @@ class _Ground:
     def _try(
         self, groups: list[int], domain: str
     ) -> tuple[Loss, list[Spot], dict[str, int]] | None:
-        """Pod by pod, on the node with the least loss."""
+        """Place the groups pod by pod, each on the node with the least loss."""
         size, taken, spots = self.run.pod_gpus, dict(self.taken), []
         total = (0, 0, 0)
         for group in groups:
@@ -253,7 +256,7 @@ class Cut:
 
 @dataclass
 class Scope:
-    """R1: whom one may choose among, and when it is enough."""
+    """R1: the leases among which victims may be chosen, and when there are enough."""
 
     world: World
     inside: Callable[[Lease], bool]
@@ -285,7 +288,7 @@ class Scope:
 
 
 def cut(scope: Scope, seed: Callable[[], str]) -> list[Cut] | None:
-    """R3 to R6: the victims; None if everything is not enough."""
+    """R3 to R6: return the victims, or None if cutting everything is not enough."""
     drop_spares(scope)
     shrink(scope)
     if not scope.is_enough() and not scope.enough(scope.gone() | _all_bundles(scope)):
@@ -296,8 +299,8 @@ def cut(scope: Scope, seed: Callable[[], str]) -> list[Cut] | None:
 
 
 def _all_bundles(scope: Scope) -> Gone:
-    """All that can be drawn: of a sweep that stays above its minimum its groups in the scope,
-    otherwise all of it."""
+    """Return all leases that can be drawn: the groups in the scope of a sweep that stays above its
+    minimum, and otherwise the whole run."""
     world, found = scope.world, set(scope.gone())
     for each in bundles(scope).values():
         for namespace, name, _ in each:
@@ -311,7 +314,7 @@ def _all_bundles(scope: Scope) -> Gone:
 
 
 def drop_spares(scope: Scope) -> None:
-    """R3 (a): newest first."""
+    """R3 (a): cut spares, newest first."""
     spares = [x for x in scope.choosable() if x.role == "Spare" and not is_promised(scope.world, x)]
     spares.sort(key=lambda x: (x.start, *x.run.split("/"), x.group, x.pod, x.slots), reverse=True)
     for lease in spares:
@@ -322,7 +325,8 @@ def drop_spares(scope: Scope) -> None:
 
 
 def shrink(scope: Scope) -> None:
-    """R3 (b): one group per run and round, runs with most above their minimum first."""
+    """R3 (b): shrink elastic runs by one group per run and round, those with most above their
+    minimum first."""
     world = scope.world
     elastic = [run for run in world.runs.values() if run.elastic and run.key != scope.beneficiary]
     while not scope.is_enough():
@@ -341,7 +345,7 @@ def shrink(scope: Scope) -> None:
 
 
 def _take(scope: Scope, kind: str, run: Run, group: int) -> None:
-    """A group ends whole, wherever its pods are; -1: the whole run."""
+    """Cut a whole group, wherever its pods are; group -1 is the whole run."""
     gone = scope.gone()
     leases = [
         lease.number
@@ -352,7 +356,7 @@ def _take(scope: Scope, kind: str, run: Run, group: int) -> None:
 
 
 def bundles(scope: Scope) -> dict[str, list[Bundle]]:
-    """R4, by owner; counted again after each draw."""
+    """R4: return the bundles by owner; they are counted again after each draw."""
     world = scope.world
     found: dict[str, list[Bundle]] = {}
     for run in world.runs.values():
@@ -368,7 +372,7 @@ def bundles(scope: Scope) -> dict[str, list[Bundle]]:
 
 
 def _owned_last(scope: Scope, found: dict[str, list[Bundle]]) -> dict[str, list[Bundle]]:
-    """Q10: bundles that their owners pay for alone are drawn after all others."""
+    """Q10: leave out bundles that only their owners pay for, as long as there are others."""
     if not scope.beneficiary or not scope.world.config["resolver.ownedLast"]:
         return found
     first = {
@@ -388,7 +392,7 @@ def _has_other_money(scope: Scope, bundle: Bundle) -> bool:
 
 
 def by_lot(scope: Scope, seed: Callable[[], str]) -> None:
-    """R3 (c), R5."""
+    """R3 (c), R5: cut by lottery."""
     drawn, k = "", 0
     while not scope.is_enough():
         choices = _owned_last(scope, bundles(scope))
@@ -401,8 +405,11 @@ def by_lot(scope: Scope, seed: Callable[[], str]) -> None:
 
 
 def give_back(scope: Scope) -> None:
-    """R6: backwards, everyone without whom it is still enough. A spare or a group is of no use to a
-    run that was drawn whole, nor a spare to a group that is cut."""
+    """R6: spare victims in reverse order if the rest is enough.
+
+    A spare or a group is useless to a run that was drawn whole, as is a spare to a group that is
+    cut, so those are not returned.
+    """
     for each in reversed(scope.cuts):
         is_useless = any(
             other.kind != "spare"
@@ -428,8 +435,8 @@ def resolve_site(
     seed: Callable[[], str],
     gone_before: Gone = frozenset(),
 ) -> tuple[list[Cut], Placement] | None:
-    """R1 to R6 in the domains of the site: the victims, and the place that they leave. None if
-    everything is not enough."""
+    """R1 to R6 in the domains of the site: return the victims and the placement without them, or
+    None if cutting everything is not enough."""
     domains = {world.nodes[spot.node].domain for spot in site.spots}
 
     def inside(lease: Lease) -> bool:

@@ -1,4 +1,4 @@
-"""One seed, asked of both: what several processes are handed, and the tests too."""
+"""Compares model and product on one seed; used by the command's processes and by the tests."""
 
 from tests.model.compare import Difference, compare
 from tests.model.product import Invalid
@@ -12,7 +12,7 @@ def profile_of(seed: int) -> str:
 
 
 def ask(job: Job) -> tuple[Job, Difference | str | None]:
-    """A text says that the product refused the story."""
+    """Compare on one seed; the result is a text if the product refused the story."""
     seed, profile, plans = job
     try:
         return job, compare(text_of(story_of(seed, profile)), with_plans=plans)

@@ -1,6 +1,7 @@
-"""The smallest story that still differs: fewer steps, runs, budgets, nodes, fields; lower numbers.
+"""Shrinks a story that differs: fewer steps, runs, budgets, nodes and fields, lower numbers.
 
-Greedy: every reduction that keeps a difference of the same kind is kept, until none is left.
+The search is greedy: every reduction that keeps a difference of the same kind is kept, until none
+is left.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ def kind_of(difference: Difference) -> str:
 
 
 def smallest(document: Document, *, with_plans: bool = False) -> Document:
-    """The file must differ as it is."""
+    """Return the smallest story found with the same kind of difference. The file must differ."""
     wanted: list[str] = []
 
     def differs(candidate: Document) -> bool:
@@ -49,7 +50,7 @@ def smallest(document: Document, *, with_plans: bool = False) -> Document:
 
 
 def _cut_short(document: Document, found: Difference, differs: Differs) -> Document:
-    """Nothing after the difference matters."""
+    """Cut off the story after the difference."""
     new = deepcopy(document)
     new["steps"] = [step for step in new["steps"] if span(step["at"]) <= found.at]
     new["steps"].append({"at": short(found.at), "expect": [{"ledger": "ok"}]})
@@ -57,7 +58,7 @@ def _cut_short(document: Document, found: Difference, differs: Differs) -> Docum
 
 
 def _once(document: Document, differs: Differs) -> Document | None:
-    """One round over all reductions; None if none of them helped."""
+    """Try all reductions once; return None if none of them helped."""
     helped = False
     for reductions in (_runs, _steps, _budgets, _rows, _fields, _numbers, _config):
         again = True
@@ -78,7 +79,8 @@ def _steps(document: Document) -> Iterator[Document]:
 
 
 def _runs(document: Document) -> Iterator[Document]:
-    """Runs with every step that names them: many at once, then one by one."""
+    """Yield stories without some runs and the steps that name them: many at once, then single
+    ones."""
     keys = [key for step in document["steps"] for key in step.get("submit", {})]
     size = len(keys) // 2
     while size:
@@ -132,7 +134,7 @@ def _config(document: Document) -> Iterator[Document]:
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of everything in a run's or a budget's spec, and in works and edits."""
+    """Yield the path of every value in the specs of runs and budgets, and in works and edits."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield (*path, key)
@@ -162,7 +164,7 @@ def _fields(document: Document) -> Iterator[Document]:
 
 
 def _numbers(document: Document) -> Iterator[Document]:
-    """Half as much, or less by one; rounder times."""
+    """Yield stories with a number halved or lower by one, or with a rounder time."""
     for path in list(_paths(document)):
         value = _at(document, path)
         name = path[-1]

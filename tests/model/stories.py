@@ -1,7 +1,7 @@
 """Random stories in the scenario language, each from a seed, so that a difference is a file.
 
-Small fleets under too much load, on a coarse grid of time, so that lines, cuts, backfill, loans and
-coincidences really happen. A profile says what a story is mostly about.
+Fleets are small and overloaded and times are on a coarse grid, so that queues, cuts, backfill,
+loans and simultaneous events occur often. A profile sets what a story is mostly about.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FLAVOR = "H100"
 
 @dataclass(frozen=True)
 class Taste:
-    """How likely things are, in percent."""
+    """The probability of each feature, in percent."""
 
     family: int = 0
     tight: int = 0  # money is scarce
@@ -71,7 +71,7 @@ TASTES = {
 
 
 def story_of(seed: int, profile: str) -> dict[str, Any]:
-    """The story of a seed: always the same."""
+    """Return the story of a seed, which is always the same."""
     return Teller(Random(f"{profile}/{seed}"), TASTES[profile]).tell(f"{profile} {seed}")
 
 
@@ -107,7 +107,7 @@ class Teller:
         return {**document, "fleet": fleet, "budgets": start, "steps": told}
 
     def config(self) -> dict[str, Any]:
-        """The settings of the queue, now and then other ones."""
+        """Return the settings of the queue, sometimes changed ones."""
         reservation: dict[str, Any] = {}
         resolver: dict[str, Any] = {}
         config: dict[str, Any] = {}
@@ -175,7 +175,7 @@ class Teller:
         return spec
 
     def gpus(self) -> int:
-        """Of money: scarce or plenty."""
+        """Return the GPUs of an envelope: scarce or plenty."""
         if self.chance(self.taste.tight):
             return self.random.choice((2, 4, 4, 8, 8, 12, 16))
         return self.random.choice((16, 32, 64))

@@ -1,4 +1,4 @@
-"""Reads a scenario file into plain records. It assumes that the product has accepted the file.
+"""Reads a scenario file into plain records; the product must have accepted the file.
 
 A step is a dict: `at` in milliseconds since the start, `do` (the action's name) and the action's
 own value, spans already in milliseconds where the model needs them.
@@ -40,11 +40,11 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-WORDS = ("Lottery", "Reclaim", "Never", "byCheckpoint")  # values that are no spans
+WORDS = ("Lottery", "Reclaim", "Never", "byCheckpoint")  # values that are not spans
 
 
 class NotCovered(Exception):  # noqa: N818 - it says which files the model leaves out
-    """The file uses something that the model does not speak."""
+    """The file uses something that the model does not cover."""
 
 
 @dataclass
@@ -133,7 +133,7 @@ def _step(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _works(work: object) -> list[dict[str, Any]]:
-    """One entry per attempt, the last one repeats: how long, which code, how long it stops."""
+    """Return one entry per attempt (the last one repeats): duration, exit code, time to stop."""
     given: list[Any] = work if isinstance(work, list) else [work or {}]
     return [
         {

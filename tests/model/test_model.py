@@ -1,6 +1,6 @@
-"""The product and the model agree; and where one of them is broken, they do not.
+"""The product and the model agree on the scenario files; with a broken rule they do not.
 
-A seed that differs is asked for again by `python -m tests.model --seeds N --shrink`.
+Repeat a seed that differs with `python -m tests.model --seeds N --shrink`.
 """
 
 import signal
@@ -19,9 +19,9 @@ from tests.model.story import NotCovered, read_text
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 FILES = sorted(SCENARIOS.glob("*.yaml"))
-DEADLINE_S = 60  # of CPU, so that a busy machine changes nothing
+DEADLINE_S = 60  # CPU seconds, so that a busy machine changes nothing
 
-# What the model does not speak, beside what its reader refuses by itself.
+# Files that the model does not cover, besides those that its reader refuses.
 LEFT_OUT = {
     "api-a-gang-too-large-for-a-batch": "how large a ledger batch may be",
 }
@@ -43,7 +43,7 @@ def within(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def is_spoken(file: Path) -> bool:
+def is_covered(file: Path) -> bool:
     try:
         read_text(file.read_text(encoding="utf-8"))
     except NotCovered:
@@ -51,36 +51,36 @@ def is_spoken(file: Path) -> bool:
     return file.stem not in LEFT_OUT
 
 
-SPOKEN = [file for file in FILES if is_spoken(file)]
+COVERED = [file for file in FILES if is_covered(file)]
 
 
-@pytest.mark.parametrize("file", SPOKEN, ids=lambda file: file.stem)
-def test_both_tell_the_same_story(file: Path) -> None:
+@pytest.mark.parametrize("file", COVERED, ids=lambda file: file.stem)
+def test_product_and_model_agree_on_scenario(file: Path) -> None:
     with within(DEADLINE_S):
         found = compare(file.read_text(encoding="utf-8"))
     assert found is None, str(found)
 
 
-@pytest.mark.parametrize("file", SPOKEN, ids=lambda file: file.stem)
-def test_what_a_file_expects_holds_of_the_model_too(file: Path) -> None:
+@pytest.mark.parametrize("file", COVERED, ids=lambda file: file.stem)
+def test_expectations_of_scenario_hold_for_model(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     with within(DEADLINE_S):
         _, seeds = play_product(text)
         assert judge(read_text(text), seeds) == []
 
 
-def test_most_files_are_in_the_language_of_the_model() -> None:
-    left = {file.stem.split("-")[0] for file in FILES if file not in SPOKEN}
+def test_model_covers_most_scenarios() -> None:
+    left = {file.stem.split("-")[0] for file in FILES if file not in COVERED}
     assert left == {"B1", "Q11", "S1", "api", "maintenance"}
-    assert len(SPOKEN) > 150
+    assert len(COVERED) > 150
 
 
-def test_a_seed_is_always_the_same_story() -> None:
+def test_seed_always_gives_the_same_story() -> None:
     for profile in PROFILES:
         assert text_of(story_of(7, profile)) == text_of(story_of(7, profile))
 
 
-# A comparison that could not fail would be worthless: each of these breaks one rule of the model.
+# Each of these breaks one rule of the model, to show that the comparison can fail.
 
 Break = tuple[ModuleType, str, Callable[..., object], str]
 
@@ -117,14 +117,14 @@ BROKEN: list[Break] = [
 @pytest.mark.parametrize(
     ("module", "name", "broken", "file"), BROKEN, ids=[each[1] for each in BROKEN]
 )
-def test_a_broken_rule_is_a_difference(
+def test_broken_rule_of_the_model_makes_a_difference(
     module: ModuleType,
     name: str,
     broken: Callable[..., object],
     file: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stories = [each.read_text(encoding="utf-8") for each in SPOKEN if each.name.startswith(file)]
+    stories = [each.read_text(encoding="utf-8") for each in COVERED if each.name.startswith(file)]
     monkeypatch.setattr(module, name, broken)
     with within(DEADLINE_S):
         assert any(compare(text) is not None for text in stories)

@@ -1,7 +1,7 @@
-"""Random stories: forty of each kind, which all end alike; and some that nobody has seen. `make
-test` plays the first of each, `make test-seeds` all.
+"""Random stories: fixed seeds of each profile, on which product and model agree, and new ones.
 
-What the two do not agree on beyond these is found by `make test-model SEEDS=A..B`.
+`make test` plays the first seeds of each profile, `make test-seeds` all. Use
+`make test-model SEEDS=A..B` to search for further differences.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from tests.seeds import Budget
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(200)
-# Each told the two apart once, for another reason.
+# On each of these seeds product and model once differed, each time for another reason.
 FOUND = (
     406, 531, 1068, 2054, 2141, 2178, 3078, 3118, 3157, 4094, 5023, 5039, 5046, 5087, 6076, 6119,
     7070, 7079, 7102, 7108, 7133, 7136, 7166, 7167, 7170, 7181, 7184, 7278, 7288, 7326, 7332, 7338,
@@ -41,13 +41,16 @@ def test_product_and_model_agree_on_fixed_seeds(profile: str, budget: Budget) ->
 
 
 @pytest.mark.parametrize("share", range(4))
-def test_product_and_model_agree_where_they_once_did_not(share: int, budget: Budget) -> None:
+def test_product_and_model_agree_on_seeds_that_once_differed(share: int, budget: Budget) -> None:
     answers = [ask((seed, profile_of(seed), False)) for seed in budget.of(4, FOUND[share::4])]
     assert [(seed, found) for (seed, _, _), found in answers if found is not None] == []
 
 
-def test_stories_of_this_commit_are_valid_and_break_nothing(budget: Budget) -> None:
-    """A story that the product refuses, or in which it breaks an invariant, is an error here."""
+def test_product_accepts_new_stories_and_breaks_no_invariant(budget: Budget) -> None:
+    """The product must not refuse a new story or break an invariant in it.
+
+    A difference from the model is only printed.
+    """
     first = seed_of_commit()
     seeds = budget.of(4, range(first, first + 20))
     answers = [ask((seed, profile_of(seed), False)) for seed in seeds]
@@ -57,7 +60,7 @@ def test_stories_of_this_commit_are_valid_and_break_nothing(budget: Budget) -> N
 
 
 def seed_of_commit() -> int:
-    """Without a history, a number that nobody has used yet."""
+    """Return the first of this commit's seeds, or a constant without a Git history."""
     done = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )

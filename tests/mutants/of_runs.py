@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant, prop, story, unit
 
 _LEVELS = prop("levels")
 _ECHOES = unit("shell/test_echoes")
-_ONCE = ("tests/model/test_seeds.py", "-k", "once_did_not")
+_ONCE = ("tests/model/test_seeds.py", "-k", "once_differed")
 
 RUNS = (
     Mutant(

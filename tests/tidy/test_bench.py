@@ -1,4 +1,4 @@
-"""The benchmarks can be loaded: nothing else reads them before somebody measures."""
+"""The benchmarks can be imported; no other test loads them."""
 
 import importlib
 from pathlib import Path
@@ -10,5 +10,5 @@ MODULES = sorted(file.stem for file in (ROOT / "bench").glob("[a-z]*.py"))
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_its_imports_are_there(name: str) -> None:
+def test_benchmark_module_can_be_imported(name: str) -> None:
     assert importlib.import_module(f"bench.{name}").__doc__

@@ -1,4 +1,4 @@
-"""What can rot in the documents: links to files and headings that are not there."""
+"""The documents have no links to files or headings that do not exist."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ def documents() -> list[Path]:
 
 
 def anchors(text: str) -> set[str]:
-    """As GitHub and the site name headings: lower case, no punctuation, dashes for spaces."""
+    """Return the anchors of headings as GitHub and the site make them: in lower case, without
+    punctuation, with dashes for spaces."""
     titles = HEADING.findall(FENCE.sub("", text))
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -42,7 +43,7 @@ def test_docs_link_only_to_files_and_headings_that_exist() -> None:
     assert not broken, "\n" + "\n".join(broken)
 
 
-def test_docs_with_a_broken_link_are_found_out(tmp_path: Path) -> None:
+def test_broken_links_are_found(tmp_path: Path) -> None:
     other = tmp_path / "other.md"
     other.write_text("# A title, `with` marks\n```sh\n# no title\n```\n")
     here = tmp_path / "here.md"

@@ -1,8 +1,7 @@
-"""The documents say all there is to say.
+"""Every name that a user can meet is in the document that explains it.
 
-Every name that a person can meet (enumeration members, invariants, configuration keys, the words of
-scenarios) is in the document that explains it. That what they show really happens, and what belongs
-to the server and its commands, is for `tests/docs`.
+These are enumeration members, invariants, configuration keys and the words of scenarios. For the
+server and its commands, and for the examples of the documents, see `tests/docs`.
 """
 
 import re
@@ -48,31 +47,31 @@ def has_word(text: str, word: str) -> bool:
 
 
 def missing_members(enum: type[StrEnum], text: str) -> list[str]:
-    """Members that no block (a table, a paragraph) which names the enumeration explains."""
+    """Return the members that are in no block (table or paragraph) that names the enumeration."""
     blocks = [block for block in text.split("\n\n") if f"`{enum.__name__}`" in block]
     return [str(member) for member in enum if not any(has_word(b, str(member)) for b in blocks)]
 
 
 def rows(text: str) -> Iterator[list[str]]:
-    """The cells of every row of every table."""
+    """Yield the cells of every row of every table."""
     for line in text.splitlines():
         if line.startswith("|"):
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
 @pytest.mark.parametrize("enum", ENUMS, ids=lambda enum: enum.__name__)
-def test_every_member_is_explained(enum: type[StrEnum]) -> None:
+def test_every_enumeration_member_is_explained(enum: type[StrEnum]) -> None:
     assert missing_members(enum, DOCS["DOMAIN.md"]) == []
 
 
-def test_a_member_that_another_enumeration_explains_is_missing() -> None:
+def test_member_explained_only_for_another_enumeration_is_missing() -> None:
     text = "`Role`: Active, Spare\n\n`Relation`: Owned, Shared, Borrowed"
 
     assert missing_members(facts.Role, text) == ["Borrowed"]
     assert missing_members(facts.Relation, text) == []
 
 
-def test_refusals_say_rightly_whether_waiting_clears_them() -> None:
+def test_documented_refusals_say_whether_waiting_clears_them() -> None:
     told = {cells[0]: cells[-1].rstrip(" |") for cells in rows(DOCS["DOMAIN.md"])}
 
     assert {str(each): told[str(each)] for each in Refusal} == {
@@ -80,7 +79,7 @@ def test_refusals_say_rightly_whether_waiting_clears_them() -> None:
     }
 
 
-def test_every_invariant_is_explained_and_every_rejected_one_is_among_the_rejected() -> None:
+def test_every_invariant_is_explained_and_rejected_ones_are_listed() -> None:
     files = ("src/leasehold/core/world/invariants.py", "src/leasehold/control/double_claims.py")
     source = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     names = set(re.findall(r"INV-[A-Z-]+[A-Z]", source))
@@ -103,14 +102,14 @@ def test_every_configuration_key_is_explained_with_its_default() -> None:
     assert {name: default.lower() for name, default in told.items()} == shown
 
 
-def test_every_word_of_scenarios_is_explained() -> None:
+def test_every_word_of_the_scenario_language_is_explained() -> None:
     words = {*ACTIONS, *SHOWS, *CLAIMS, *(claim for claims in CLAIMS.values() for claim in claims)}
     words |= {*map(str, Harm), *WHO}
 
     assert sorted(each for each in words if not has_word(DOCS["scenarios.md"], each)) == []
 
 
-def test_the_stories_that_explain_scenarios_hold(tmp_path: Path) -> None:
+def test_example_scenarios_in_the_document_hold(tmp_path: Path) -> None:
     stories = [body for language, body in FENCE.findall(DOCS["scenarios.md"]) if language == "yaml"]
     calm, troubled = stories
     file = tmp_path / "story.yaml"

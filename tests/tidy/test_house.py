@@ -1,9 +1,9 @@
-"""The house rules that a program can check, over every Python file of the repository.
+"""The house rules that a program can check, applied to every Python file of the repository.
 
-Each rule is a function from a parsed file to findings `path:line: X; do Y instead`. A rule that
-could never fail would be worse than none, so each is fed a bad snippet as well. `RATCHET` lists
-known offenders with their size: an entry may shrink or go, never grow, and none may be added
-for a rule that is clean.
+Each rule is a function from a parsed file to findings `path:line: X; do Y instead`. Each rule is
+also tried on a bad snippet, because a rule that never fails would be useless. `RATCHET` lists known
+offenders with their size: an entry may shrink or be removed but never grow, and no entry may be
+added for a rule without entries.
 """
 
 import ast
@@ -23,7 +23,7 @@ TEST_MODULE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 5
 
-# "path" or "path:function" -> the size it had when it was listed.
+# "path" or "path:function" -> its size when it was listed.
 RATCHET: dict[str, int] = {}
 
 IMPURE_MODULES = frozenset(
@@ -58,7 +58,7 @@ IMPURE_MODULES = frozenset(
 )
 MAY_IMPORT = {("src/leasehold/core/units.py", "datetime")}
 IMPURE_CALLS = frozenset({"open", "print", "input", "exec", "eval", "hash", "id", "float"})
-# float("inf") compares; it takes part in no sum.
+# float("inf") is only compared, never added.
 MAY_CALL = {("src/leasehold/core/objects/template.py", "float")}
 BANNED_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})
 REMINDERS = ("TO" + "DO", "FIX" + "ME", "X" + "XX")
@@ -236,11 +236,11 @@ _CHANGES = frozenset(
     {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove",
      "setdefault", "update"}
 )  # fmt: skip
-_WHAT_IFS = frozenset({"accounts", "fleet", "what_if"})  # changed in what-ifs, and put back
+_WHAT_IFS = frozenset({"accounts", "fleet", "what_if"})  # what-ifs change these and undo it
 
 
 def world_writes(source: Source) -> Iterator[Finding]:
-    """The World's facts are changed where they are folded, and nowhere else."""
+    """Find changes of the World's facts outside the package that folds them."""
     inside = "src/leasehold/core/world/"
     if not source.path.startswith("src/leasehold/") or source.path.startswith(inside):
         return
@@ -263,7 +263,7 @@ def world_writes(source: Source) -> Iterator[Finding]:
 
 
 def _steps(node: ast.expr) -> set[str]:
-    """The attributes on the way to a value."""
+    """Return the names of the attributes in an expression."""
     found = set()
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Attribute):
@@ -282,7 +282,7 @@ def _is_in_a_world(node: ast.expr) -> bool:
 
 
 def what_if_blocks(source: Source) -> Iterator[Finding]:
-    """A what-if is a `with` block: an error in it leaves no change behind."""
+    """Find what-ifs outside a `with` block, in which an error could leave a change behind."""
     if not source.is_pure or source.path == "src/leasehold/core/world/what_if.py":
         return
     blocks = {
@@ -305,7 +305,7 @@ def _ends_in(node: ast.Attribute, name: str) -> bool:
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-# Where facts change, a wrong one would be committed: each function says what it relies on.
+# These classes change facts, and a wrong fact would be committed, so their functions assert.
 _RELYING = {
     "src/leasehold/core/world/world.py": ("World", ("put_", "drop_", "fold_")),
     "src/leasehold/control/turn.py": ("Turn", ("start", "open_", "refinance", "mark", "close",
@@ -315,11 +315,11 @@ _RELYING = {
     "src/leasehold/shell/leadership/tenure.py": (
         "StoreTenures", ("acquire", "_take", "_extend", "_stopped", "_granted")),
 }  # fmt: skip
-_ASSERTIONS_PER_FUNCTION = 2, 1  # so many in so many functions, on average
+_ASSERTIONS_PER_FUNCTION = 2, 1  # on average this many assertions in this many functions
 
 
 def assertions(source: Source) -> Iterator[Finding]:
-    """Each function that changes facts has at least one, and there are enough of them in all."""
+    """Find functions that change facts without an assertion, and files with too few assertions."""
     name, prefixes = _RELYING.get(source.path, ("", ()))
     counts = {}
     for node in ast.walk(source.tree):
@@ -357,7 +357,7 @@ RULES: tuple[Rule, ...] = (
 
 @cache
 def sources() -> list[Source]:
-    """Parsed once: that takes longer than all rules together."""
+    """Return the parsed files; parsing takes longer than all rules together, so it is cached."""
     found = []
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
@@ -368,7 +368,7 @@ def sources() -> list[Source]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_house_is_tidy(rule: Rule) -> None:
+def test_source_tree_follows_house_rule(rule: Rule) -> None:
     findings = [finding for source in sources() for finding in rule(source)]
     broken = [
         str(each) for each in findings if each.size > RATCHET.get(each.key, 0) or not each.key
@@ -377,7 +377,7 @@ def test_the_house_is_tidy(rule: Rule) -> None:
     assert not broken, "\n" + "\n".join(broken)
 
 
-def test_the_ratchet_lists_no_more_than_it_must() -> None:
+def test_ratchet_entries_are_not_larger_than_needed() -> None:
     sizes = {each.key: each.size for src in sources() for rule in RULES for each in rule(src)}
     loose = [
         f"{key}: listed with {listed}, has {sizes.get(key, 0)}; lower or remove the entry instead"
@@ -454,7 +454,7 @@ GOOD: tuple[tuple[Rule, str, str], ...] = (
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), BAD)
-def test_every_rule_can_fail(rule: Rule, path: str, text: str) -> None:
+def test_rule_finds_bad_snippet(rule: Rule, path: str, text: str) -> None:
     findings = list(rule(Source(path, text, ast.parse(text))))
 
     assert findings
@@ -462,15 +462,15 @@ def test_every_rule_can_fail(rule: Rule, path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), GOOD)
-def test_no_rule_fails_what_is_legal(rule: Rule, path: str, text: str) -> None:
+def test_rule_accepts_good_snippet(rule: Rule, path: str, text: str) -> None:
     assert list(rule(Source(path, text, ast.parse(text)))) == []
 
 
-def test_every_rule_is_shown_to_fail() -> None:
+def test_every_rule_has_a_bad_snippet() -> None:
     assert {rule for rule, _, _ in BAD} == set(RULES)
 
 
-def test_requirement_files_name_no_machine() -> None:
+def test_requirement_files_have_hashes_and_no_urls_or_paths() -> None:
     found = sorted(ROOT.glob("requirements*.txt"))
     assert len(found) == 7
     for path in found:

@@ -1,8 +1,8 @@
-"""Every planted bug can be planted: its text stands in the source exactly once, and those who are
-to notice it are there.
+"""Every planted bug can be planted: its text is in the source exactly once, and the tests that
+must notice it exist.
 
-A bug that no longer fits its file is found by a run of all of them, which takes a while and is not
-part of every change.
+Otherwise only a run of all planted bugs would find one that no longer fits its file. That takes
+long and is not done for every change.
 """
 
 from pathlib import Path
@@ -17,13 +17,13 @@ PLANTED = {mutant.name: mutant for mutant in (*MUTANTS, *STORMS)}
 
 
 @pytest.mark.parametrize("mutant", PLANTED.values(), ids=lambda mutant: mutant.name)
-def test_it_has_its_place(mutant: Mutant) -> None:
+def test_planted_bug_fits_its_file_and_its_tests_exist(mutant: Mutant) -> None:
     assert misplaced(mutant, ROOT / "src") == []
     assert mutant.old != mutant.new
     files = [each for each in mutant.tests if each.endswith(".py")]
     assert [each for each in files if not (ROOT / each).exists()] == []
 
 
-def test_no_two_have_one_name() -> None:
+def test_names_of_planted_bugs_are_unique() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert len({mutant.name for mutant in STORMS}) == len(STORMS)

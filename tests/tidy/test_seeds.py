@@ -1,9 +1,9 @@
-"""A budget of seeds is counted in CPU seconds, and never empty."""
+"""A budget of seeds is counted in CPU seconds and always allows one seed."""
 
 from tests.seeds import Budget
 
 
-def test_seeds_are_played_until_the_budget_is_used_and_the_others_are_counted() -> None:
+def test_limited_budget_stops_after_its_cpu_seconds_and_counts_the_rest() -> None:
     used = 0.0
     budget = Budget(is_limited=True, cpu_s=lambda: used)
     played = []
@@ -14,13 +14,13 @@ def test_seeds_are_played_until_the_budget_is_used_and_the_others_are_counted() 
     assert (budget.played, budget.left_out) == (2, 8)
 
 
-def test_one_seed_is_always_played() -> None:
+def test_limited_budget_always_plays_one_seed() -> None:
     used = iter(range(0, 1000, 100))
     budget = Budget(is_limited=True, cpu_s=lambda: float(next(used)))
     assert list(budget.of(1.0, "ab")) == ["a"]
 
 
-def test_without_a_limit_all_are_played() -> None:
+def test_unlimited_budget_plays_all_seeds() -> None:
     used = iter(range(0, 1000, 100))
     budget = Budget(is_limited=False, cpu_s=lambda: float(next(used)))
     assert list(budget.of(1.0, "abc")) == ["a", "b", "c"]

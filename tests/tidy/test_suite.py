@@ -1,4 +1,4 @@
-"""The suite itself: it works in the background, and whatever hangs in it is ended and shown."""
+"""The suite itself: it works in the background, and a hanging test is ended and shown."""
 
 import signal
 import subprocess
@@ -61,12 +61,12 @@ def pytest_of(
     )
 
 
-def test_what_tests_start_has_default_signals_also_in_the_background() -> None:
+def test_processes_started_by_tests_have_default_signals_in_background() -> None:
     done = pytest_of([CTRL_C], in_background=True)
     assert done.returncode == 0, done.stdout
 
 
-def test_a_test_that_hangs_is_ended_where_it_hangs_and_the_others_go_on(tmp_path: Path) -> None:
+def test_hanging_test_is_ended_and_shown_and_others_continue(tmp_path: Path) -> None:
     file = tmp_path / "test_that_hangs.py"
     file.write_text(HANGS)
     began = time.monotonic()
@@ -79,7 +79,7 @@ def test_a_test_that_hangs_is_ended_where_it_hangs_and_the_others_go_on(tmp_path
 
 
 def _sorted(stdout: str) -> str:
-    """The last line, with its counts in an order of our own."""
+    """Return the counts of pytest's last line in a fixed order."""
     last = stdout.strip().splitlines()[-1]
     order = ("passed", "failed", "error")
     counts = {word: part.strip() for part in last.partition(" in ")[0].split(",")

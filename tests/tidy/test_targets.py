@@ -1,4 +1,4 @@
-"""No test falls between the targets of the Makefile, and CI plays every target to its end."""
+"""Every test belongs to a target of the Makefile, and CI runs every target to its end."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ MARKS = ("kube", "long", "seeds")
 
 
 def chosen(target: str) -> str:
-    """What a target's pytest selects with -m."""
+    """Return the -m expression of a target's pytest."""
     (found,) = re.findall(
         rf'^{target}:.*\n(?:[\t@#].*\n)*?.*-m "?([^"\n]+?)"?$', MAKEFILE, re.MULTILINE
     )
@@ -29,13 +29,13 @@ def test_every_test_belongs_to_a_target() -> None:
         assert any(eval(each, {}, marks) for each in expressions), marks
         assert sum(eval(each, {}, marks) for each in expressions) == 1 + (
             marks["seeds"] and not marks["long"] and not marks["kube"]
-        ), "a test is played twice, and it does not play more seeds the second time"
+        ), "a test is in two targets, and the second does not play more seeds"
 
 
-def test_all_targets_of_tests_are_in_test_all() -> None:
+def test_target_test_all_has_every_test_target_but_rare_ones() -> None:
     (listed,) = re.findall(r"^test-all: (.*)$", MAKEFILE, re.MULTILINE)
     every = set(re.findall(r"^(test(?:-[a-z]+)*):", MAKEFILE, re.MULTILINE))
-    # These take long or need what cannot be installed from PyPI, and are for a release.
+    # These take long or need programs that PyPI does not have; they are run before a release.
     rare = {"test-kills", "test-torch", "test-mutants", "test-mutants-sim"}
     assert set(listed.split()) == {"check", *every} - rare - {"test-all"}
 
@@ -53,7 +53,7 @@ GOOD = "===== 7 passed in 3.21s ====="
         ("25 of 25 as expected", 0, 0, "25 of 25 as expected"),
     ],
 )
-def test_ci_prints_what_each_target_ended_with(
+def test_ci_prints_the_result_of_each_target(
     said: str, ends: int, status: int, told: str, tmp_path: Path
 ) -> None:
     make = tmp_path / "make"
@@ -78,9 +78,9 @@ def test_ci_prints_what_each_target_ended_with(
     assert last[0].endswith(GOOD)
 
 
-def test_a_test_that_mounts_a_file_system_is_left_out_for_a_plain_user(tmp_path: Path) -> None:
-    """There is no other way to a disk of its own, and `make test` is for everybody."""
-    may = "+dac_read_search"  # Python may lie in root's own folder
+def test_tests_that_mount_file_systems_are_deselected_for_plain_user(tmp_path: Path) -> None:
+    """Only a mount gives a test its own disk, and `make test` must work without root."""
+    may = "+dac_read_search"  # Python may be in root's home folder
     nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
               "--inh-caps", may, "--ambient-caps", may, "--")  # fmt: skip
     collect = (sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider")
@@ -96,8 +96,8 @@ def test_a_test_that_mounts_a_file_system_is_left_out_for_a_plain_user(tmp_path:
     assert "not root: tests that mount a file system are left out" in done.stdout
 
 
-def test_a_test_without_the_mark_kube_gets_no_program_that_is_built() -> None:
-    """This is one: what lies in a developer's cache must not make it pass."""
+def test_build_of_kube_programs_is_refused_without_the_mark_kube() -> None:
+    """This test has no mark. A program in the developer's cache must not be used either."""
     done = subprocess.run(
         [ROOT / "tools" / "kube" / "build", "kubectl"], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Behind a proxy: its word counts, once and only its; nobody signs in here or out."""
+"""Pages behind a proxy: the proxy's header names the user, and there is no signing in or out."""
 
 import asyncio
 from contextlib import suppress
@@ -33,7 +33,7 @@ def request(*headers: tuple[str, str]) -> Request:
     return Request({"type": "http", "method": "GET", "path": "/ui/", "headers": raw})
 
 
-def test_the_header_says_who_it_is() -> None:
+def test_identity_header_names_the_visitor() -> None:
     whose, found = door().visitor(request(("X-Forwarded-User", "ann")))
     assert found == Named("ann", ())
     assert whose != door().visitor(request(("X-Forwarded-User", "bob")))[0]
@@ -49,19 +49,21 @@ def test_the_header_says_who_it_is() -> None:
         ([("X-Forwarded-User", "a" * 600)], 400),
     ],
 )
-def test_nobody_and_two_at_once_are_refused(headers: list[tuple[str, str]], status: int) -> None:
+def test_missing_duplicate_or_oversized_identity_is_refused(
+    headers: list[tuple[str, str]], status: int
+) -> None:
     with pytest.raises(NotShown) as refused:
         door().visitor(request(*headers))
     assert refused.value.status == status
 
 
-def test_groups_count_only_where_a_header_is_configured_for_them() -> None:
+def test_groups_count_only_if_a_groups_header_is_configured() -> None:
     sent = request(("X-Forwarded-User", "ann"), ("X-Groups", "a, b"), ("X-Groups", "c"))
     assert door().visitor(sent)[1] == Named("ann", ())
     assert door("X-Groups").visitor(sent)[1] == Named("ann", ("a", "b", "c"))
 
 
-def test_two_visitors_of_one_name_and_other_groups_are_two() -> None:
+def test_same_user_with_other_groups_is_another_visitor() -> None:
     one = request(("X-Forwarded-User", "ann"), ("X-Groups", "a"))
     two = request(("X-Forwarded-User", "ann"), ("X-Groups", "b"))
     found = door("X-Groups")
@@ -77,13 +79,13 @@ def test_two_visitors_of_one_name_and_other_groups_are_two() -> None:
         ("web: {identityHeader: 'X User', clientCA: /ca}", "name of a header"),
     ],
 )
-def test_a_header_that_anybody_could_send_is_no_configuration(text: str, says: str) -> None:
+def test_unsafe_or_invalid_header_configuration_is_refused(text: str, says: str) -> None:
     with pytest.raises(BadConfig, match=says):
         load_config(text)
 
 
 class Behind(Visit):
-    """The same pages behind a proxy."""
+    """A visit to the same pages behind a proxy."""
 
     def make_door(self) -> Any:
         return ProxyAuthentication(
@@ -93,7 +95,7 @@ class Behind(Visit):
         )
 
 
-def test_behind_a_proxy_nobody_signs_in_or_out(tmp_path: Path) -> None:
+def test_pages_behind_proxy_have_no_sign_in_or_sign_out(tmp_path: Path) -> None:
     visit = Behind(tmp_path, STORY)
     assert visit.see("/ui/").status == 401
     seen = visit.see("/ui/", **{"x-forwarded-user": "ann"})
@@ -111,8 +113,8 @@ async def nothing() -> Any:
     yield ""
 
 
-def test_one_visitor_has_so_many_streams_and_no_more() -> None:
-    """Counted when they are asked for: those that come all at once do not all find room."""
+def test_streams_of_one_visitor_are_limited() -> None:
+    """A stream counts from its request on, so simultaneous requests cannot exceed the limit."""
     streams = Streams()
     made = [streams.response("ann", nothing()) for _ in range(STREAMS_MAX)]
     with pytest.raises(NotShown) as refused:
@@ -123,7 +125,7 @@ def test_one_visitor_has_so_many_streams_and_no_more() -> None:
     streams.response("ann", nothing())
 
 
-def test_all_visitors_together_have_so_many() -> None:
+def test_streams_of_all_visitors_together_are_limited() -> None:
     streams = Streams()
     for place in range(STREAMS_OF_ALL_MAX):
         streams.response(f"visitor {place // STREAMS_MAX}", nothing())
@@ -133,7 +135,7 @@ def test_all_visitors_together_have_so_many() -> None:
 
 
 async def _ended(response: Any) -> None:
-    """Its visitor goes away in the middle."""
+    """Run a response whose visitor disconnects in the middle."""
 
     async def receive() -> dict[str, str]:
         return {"type": "http.disconnect"}

@@ -1,4 +1,4 @@
-"""The life of a run as lanes: what of a lease was for starting, if that can be seen."""
+"""The timeline of a run: the part of a lease that its pod took to start, if it is long enough."""
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ def _bars(played: Played, began: Instant | None) -> list[Bar]:
     return [bar for lane in lanes for bar in lane.bars]
 
 
-def test_a_slow_start_lies_at_the_beginning_of_its_lease(played: Played) -> None:
+def test_slow_start_is_drawn_at_the_beginning_of_its_lease(played: Played) -> None:
     (whole,) = _bars(played, None)
     lease, starting = _bars(played, played.start + 5 * MINUTE)
     assert (lease.x, lease.width) == (whole.x, whole.width)
@@ -33,6 +33,6 @@ def test_a_slow_start_lies_at_the_beginning_of_its_lease(played: Played) -> None
     assert "running since" not in whole.title
 
 
-def test_a_start_that_is_too_short_to_be_seen_is_told_and_not_drawn(played: Played) -> None:
+def test_short_start_is_in_the_title_but_not_drawn(played: Played) -> None:
     (bar,) = _bars(played, played.start + SECOND)
     assert "running since" in bar.title

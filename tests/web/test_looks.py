@@ -1,4 +1,4 @@
-"""Sentences with links: what is ours becomes a link, and an attacker's text stays text."""
+"""Messages with links: known names become links, and an attacker's text stays text."""
 
 import pytest
 
@@ -20,9 +20,9 @@ ADDRESSES = {"vision/train": "/ui/runs/vision/train", "h-01": "/ui/nodes/h-01"}
         ("", ""),
     ],
 )
-def test_names_become_links_and_nothing_else_does(sentence: str, found: str) -> None:
+def test_only_known_names_become_links(sentence: str, found: str) -> None:
     assert linked(sentence, ADDRESSES) == found
 
 
-def test_an_address_is_escaped_too() -> None:
+def test_address_of_a_link_is_escaped() -> None:
     assert linked("a", {"a": '"><script>'}) == '<a href="&#34;&gt;&lt;script&gt;">a</a>'

@@ -1,4 +1,5 @@
-"""Every page can be read without JavaScript, by whoever may, and says what the answers say."""
+"""Every page works without JavaScript, is shown only to users with rights, and shows the query
+API's answers."""
 
 import re
 from collections.abc import Callable
@@ -29,39 +30,39 @@ def visit(tmp_path: Path) -> Visit:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_a_page_is_shown_and_lets_nothing_in(visit: Visit, address: str) -> None:
+def test_page_is_shown_with_policy_and_no_foreign_content(visit: Visit, address: str) -> None:
     seen = visit.see(address)
     assert seen.status == 200, seen.text
     assert seen.headers["content-security-policy"] == POLICY
     assert seen.headers["cache-control"] == "no-store"
     assert "<h1" in seen.text
-    # Nothing that the policy would refuse, and nothing from elsewhere.
+    # The page has nothing that the policy would refuse, and loads nothing from another host.
     assert not re.search(r'style="|<style|\son\w+="|<script>|(?:src|href)="(?!/ui/|#)', seen.text)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_whoever_is_not_signed_in_sees_nothing(tmp_path: Path, address: str) -> None:
+def test_visitor_without_session_sees_nothing(tmp_path: Path, address: str) -> None:
     seen = Visit(tmp_path, STORY).see(address)
     assert seen.status == 401
     assert "leasehold ui" in seen.text
     assert "vision" not in seen.text
 
 
-def test_every_kind_of_page_is_visited() -> None:
+def test_addresses_cover_every_kind_of_page() -> None:
     patterns = ["/".join(("/ui", *parts)) for parts in PAGES if "logs" not in parts]
     shapes = [re.sub(r"\{\w+\}", "[^/]+", each) for each in patterns]
     unseen = [shape for shape in shapes if not any(re.fullmatch(shape, each) for each in ADDRESSES)]
-    assert unseen == ["/ui/decisions/[^/]+"]  # seen below
+    assert unseen == ["/ui/decisions/[^/]+"]  # tested below
 
 
-def test_a_code_works_once(tmp_path: Path) -> None:
+def test_sign_in_code_works_once(tmp_path: Path) -> None:
     visit = Visit(tmp_path, STORY)
     code = visit.sign_in()
     again = visit.see("/ui/sign-in", f"code={code}")
     assert (again.status, "set-cookie" in again.headers) == (403, False)
 
 
-def test_a_cookie_is_only_sent_here_and_read_by_no_script(tmp_path: Path) -> None:
+def test_session_cookie_is_secure_strict_and_hidden_from_scripts(tmp_path: Path) -> None:
     visit = Visit(tmp_path, STORY)
     code = visit.door.sessions.new_code(str(visit.tokens.digest_of(visit.tokens.create(ANN))))
     words = visit.see("/ui/sign-in", f"code={code}").headers["set-cookie"].lower()
@@ -69,7 +70,7 @@ def test_a_cookie_is_only_sent_here_and_read_by_no_script(tmp_path: Path) -> Non
     assert "domain" not in words
 
 
-def test_a_session_ends_with_its_token(visit: Visit) -> None:
+def test_session_ends_when_its_token_is_revoked(visit: Visit) -> None:
     assert visit.see("/ui/").status == 200
     visit.tokens.revoke("admin")
     assert visit.see("/ui/").status == 401
@@ -84,19 +85,19 @@ def test_a_session_ends_with_its_token(visit: Visit) -> None:
         lambda _cookie: f"{COOKIE}=a.b.c",
     ],
 )
-def test_a_forged_cookie_is_none(visit: Visit, forge: Callable[[str], str]) -> None:
+def test_forged_cookie_is_refused(visit: Visit, forge: Callable[[str], str]) -> None:
     visit.cookie = forge(visit.cookie)
     assert visit.see("/ui/").status == 401
 
 
-def test_a_code_needs_a_token(tmp_path: Path) -> None:
+def test_sign_in_code_requires_a_token(tmp_path: Path) -> None:
     visit = Visit(tmp_path, STORY)
     assert visit.see("/ui/code", method="POST", authorization="Bearer lh_no").status == 401
     assert visit.see("/ui/code", method="POST").status == 401
     assert visit.see("/ui/code").status == 405
 
 
-def test_anothers_run_is_not_shown(tmp_path: Path) -> None:
+def test_run_of_another_namespace_is_not_shown(tmp_path: Path) -> None:
     visit = Visit(tmp_path, STORY)
     visit.sign_in(ANN)
     for address in ("/ui/runs/vision/train", "/ui/runs/vision/none"):
@@ -105,7 +106,7 @@ def test_anothers_run_is_not_shown(tmp_path: Path) -> None:
     assert "vision/train" not in visit.see("/ui/runs").text
 
 
-def test_names_of_others_are_hidden_where_that_is_configured(tmp_path: Path) -> None:
+def test_names_of_other_tenants_are_hidden_if_configured(tmp_path: Path) -> None:
     visit = Visit(tmp_path, STORY, hide_tenants=True)
     visit.sign_in(ANN)
     for address in ("/ui/", "/ui/fleet", "/ui/budgets", "/ui/report"):
@@ -114,7 +115,7 @@ def test_names_of_others_are_hidden_where_that_is_configured(tmp_path: Path) -> 
     assert visit.see("/ui/decisions").status == 403
 
 
-def test_a_filter_is_text(visit: Visit) -> None:
+def test_filter_text_is_escaped(visit: Visit) -> None:
     for address in ("/ui/runs", "/ui/fleet"):
         seen = visit.see(address, "find=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
         assert seen.status == 200
@@ -140,7 +141,7 @@ def test_a_filter_is_text(visit: Visit) -> None:
         ("/ui/static/none.js", "", 404),
     ],
 )
-def test_what_is_not_there_is_said_in_a_sentence(
+def test_unknown_address_or_parameter_is_refused_without_traceback(
     visit: Visit, address: str, query: str, status: int
 ) -> None:
     seen = visit.see(address, query)
@@ -148,19 +149,19 @@ def test_what_is_not_there_is_said_in_a_sentence(
     assert "Traceback" not in seen.text
 
 
-def test_pages_are_only_read(visit: Visit) -> None:
+def test_pages_accept_only_reads(visit: Visit) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert visit.see("/ui/runs", method=method).status == 405
 
 
-def test_signing_out_forgets_the_cookie(visit: Visit) -> None:
+def test_sign_out_removes_the_cookie(visit: Visit) -> None:
     seen = visit.see("/ui/sign-out", method="POST")
     assert (seen.status, seen.headers["location"]) == (303, "/ui/sign-in")
     assert "max-age=0" in seen.headers["set-cookie"].lower()
 
 
-def test_a_copy_of_the_cookie_is_signed_out_with_it(visit: Visit) -> None:
-    """And no other session of the same token is, though both began in the same second."""
+def test_sign_out_ends_the_session_but_not_others_of_the_token(visit: Visit) -> None:
+    """Another session of the same token stays signed in, even if it began in the same second."""
     copied = visit.cookie
     visit.sign_in()
     other, visit.cookie = visit.cookie, copied
@@ -171,7 +172,7 @@ def test_a_copy_of_the_cookie_is_signed_out_with_it(visit: Visit) -> None:
     assert visit.see("/ui/").status == 200
 
 
-def test_every_resolution_has_its_page(tmp_path: Path) -> None:
+def test_every_resolution_has_a_page(tmp_path: Path) -> None:
     visit = Visit(tmp_path, FIRST_DAY)
     visit.sign_in()
     links = set(re.findall(r'href="(/ui/decisions/[^"]+)"', visit.see("/ui/decisions").text))
@@ -182,7 +183,7 @@ def test_every_resolution_has_its_page(tmp_path: Path) -> None:
         assert re.search(r'data-digest="[0-9a-f]{64}"', seen.text)
 
 
-def test_only_what_changed_travels(visit: Visit) -> None:
+def test_fleet_data_contains_only_changes_since_a_version(visit: Visit) -> None:
     whole = visit.see("/ui/fleet.json").text
     version = re.search(r'"version":"([^"]+)"', whole)
     assert version is not None
@@ -195,8 +196,8 @@ def test_only_what_changed_travels(visit: Visit) -> None:
     assert version.group(1) not in later
 
 
-def test_what_is_served_is_as_it_was_vendored() -> None:
-    """Each vendored file has its hash, its licence and where it came from in one list."""
+def test_vendored_fonts_match_their_listed_hashes() -> None:
+    """The list has each vendored file with its hash."""
     static = ROOT / "src/leasehold/web/static"
     listed = (static / "VENDORED.md").read_text()
     import hashlib
@@ -206,12 +207,14 @@ def test_what_is_served_is_as_it_was_vendored() -> None:
         assert path.name in listed
 
 
-def test_what_needs_somebody_leads_to_its_section_of_the_runbook(tmp_path: Path) -> None:
+def test_alert_links_to_its_section_of_the_runbook(tmp_path: Path) -> None:
     visit = Visit(tmp_path, SCENARIOS / "S2-the-spare-fails-first.yaml")
     visit.sign_in()
     sections = re.findall(r'href="/ui/runbook#([^"]+)"', visit.see("/ui/").text)
     assert set(sections) == {"a-failed-node"}
     runbook = visit.see("/ui/runbook").text
-    assert '<a href="#a-failed-node">A failed node</a>' in runbook, "it says what is of use now"
+    assert '<a href="#a-failed-node">A failed node</a>' in runbook, (
+        "the runbook links to the section"
+    )
     for each in ("a-failed-node", "drain", "leaseholdoverdrawn", "leaseholdactivationstuck"):
         assert f'<h2 id="{each}">' in runbook

@@ -1,4 +1,4 @@
-"""The report as a page and as sheets: what the hours were for, and nothing that a program obeys."""
+"""The report of GPU-hours by use, as a page and as CSV or Parquet, safe for spreadsheets."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ def visit(tmp_path: Path) -> Visit:
     return found
 
 
-def test_the_page_says_what_the_hours_were_for(visit: Visit) -> None:
+def test_report_page_shows_gpu_hours_by_use(visit: Visit) -> None:
     text = visit.see("/ui/report").text
     for use, hours in (("work", "117.2"), ("spare", "18.667"), ("failed", "18.667"),
                        ("cut", "8")):  # fmt: skip
@@ -33,7 +33,7 @@ def test_the_page_says_what_the_hours_were_for(visit: Visit) -> None:
     assert "8 GPU-hours: cut and not saved" in text
 
 
-def test_a_sheet_has_what_the_page_has(visit: Visit) -> None:
+def test_csv_report_has_all_uses_and_sums_up(visit: Visit) -> None:
     seen = visit.see("/ui/report.csv", "by=run")
     assert seen.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(seen.text)))
@@ -42,7 +42,7 @@ def test_a_sheet_has_what_the_page_has(visit: Visit) -> None:
         assert sum(int(row[f"{use}GpuMs"]) for use in USES) == int(row["gpuMs"])
 
 
-def test_parquet_is_the_same_sheet(visit: Visit, tmp_path: Path) -> None:
+def test_parquet_report_has_the_same_sums(visit: Visit, tmp_path: Path) -> None:
     seen = visit.see("/ui/report.parquet", "by=owner")
     assert seen.status == 200
     assert "gpu-hours-by-owner.parquet" in seen.headers["content-disposition"]
@@ -52,7 +52,7 @@ def test_parquet_is_the_same_sheet(visit: Visit, tmp_path: Path) -> None:
     assert found.aggregate('sum("gpuMs"), sum("cutGpuMs")').fetchall() == [(585120000, 28800000)]
 
 
-def test_without_duckdb_there_is_no_parquet(tmp_path: Path) -> None:
+def test_parquet_report_without_duckdb_is_not_offered(tmp_path: Path) -> None:
     visit = Visit(tmp_path, STORY, parquet=False)
     visit.sign_in()
     assert "Parquet" not in visit.see("/ui/report").text
@@ -62,7 +62,7 @@ def test_without_duckdb_there_is_no_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " \r\n@x"])
-def test_a_sheet_runs_no_formula(name: str) -> None:
+def test_csv_report_quotes_formulas(name: str) -> None:
     uses = Uses(work=NONE, spare=NONE, starting=NONE, failed=NONE, cut=NONE)
     row = ReportRow(run=name, leases=UNSET, gpu_ms=0, gpu_hours="0", uses=uses)
     found = sheet(ReportAnswer(by="run", start=None, end=None, owner="", items=[row], total=row))

@@ -1,4 +1,4 @@
-"""Nobody's questions take the process that decides for themselves."""
+"""Queries of visitors get limited turns, so that no visitor can block the scheduler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from leasehold.web.rate_limit import BURST_S, WAIT_S_MAX, WAITING_MAX, RateLimit
 
 
 class Hours:
-    """A clock that only work and rest move."""
+    """A clock that advances only by work and by rest."""
 
     def __init__(self) -> None:
         self.now = self.worked = 0.0
@@ -33,7 +33,7 @@ class Hours:
         return ask
 
 
-def test_a_burst_is_answered_at_once_and_more_of_it_at_half_a_core() -> None:
+def test_visitor_is_throttled_to_half_a_core_after_a_burst() -> None:
     hours = Hours()
 
     async def story() -> None:
@@ -46,7 +46,7 @@ def test_a_burst_is_answered_at_once_and_more_of_it_at_half_a_core() -> None:
     assert max(hours.rests) <= WAIT_S_MAX
 
 
-def test_another_visitor_does_not_wait_for_it() -> None:
+def test_throttled_visitor_does_not_delay_another() -> None:
     hours = Hours()
 
     async def story() -> None:
@@ -59,11 +59,11 @@ def test_another_visitor_does_not_wait_for_it() -> None:
     asyncio.run(story())
 
 
-def test_what_others_do_meanwhile_is_not_counted() -> None:
+def test_work_of_others_during_a_query_is_not_charged() -> None:
     hours = Hours()
 
     async def asks() -> str:
-        await asyncio.sleep(0)  # meanwhile the process decides
+        await asyncio.sleep(0)  # the scheduler works meanwhile
         return "answer"
 
     async def story() -> None:
@@ -80,7 +80,7 @@ def test_what_others_do_meanwhile_is_not_counted() -> None:
     assert hours.rests == []
 
 
-def test_many_at_once_are_one_after_another_and_too_many_are_refused() -> None:
+def test_queries_of_a_visitor_run_one_by_one_and_too_many_are_refused() -> None:
     hours, under_way, most = Hours(), 0, 0
 
     async def asks() -> str:
@@ -104,7 +104,7 @@ def test_many_at_once_are_one_after_another_and_too_many_are_refused() -> None:
     assert most == 1
 
 
-def test_what_goes_wrong_and_who_goes_away_frees_the_turn() -> None:
+def test_failed_or_cancelled_query_frees_its_turn() -> None:
     hours = Hours()
 
     async def fails() -> str:

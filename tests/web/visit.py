@@ -1,4 +1,4 @@
-"""The pages without a socket, over a story that was played: requests as ASGI messages."""
+"""The pages over a scenario that was played, without a socket: requests are ASGI messages."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 
 class Visit:
-    """`see` is one page for whoever `sign_in` let in."""
+    """A visit to the pages: `sign_in` starts a session, and `see` requests one page."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Visit:
         return LOG
 
     def sign_in(self, caller: Caller = ADMIN) -> str:
-        """The code that was used; the cookie is kept."""
+        """Sign in, keep the cookie, and return the code that was used."""
         token = self.tokens.create(caller)
         asked = self.see("/ui/code", method="POST", authorization=f"Bearer {token}")
         code = asked.text.partition('"code":"')[2].partition('"')[0]

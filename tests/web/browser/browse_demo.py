@@ -1,4 +1,4 @@
-"""The demonstration in a browser: in its middle, at its end, on every page, theme and width."""
+"""The demo in a browser: midway and at its end, on every page, in every theme and width."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ GuestOf = Callable[..., Guest]
 
 
 def decision(guest: Guest) -> str:
-    """Where the page of the drawn Resolution is."""
+    """Return the address of the page of the Resolution with a lottery."""
     page = guest.go("decisions")
     link = page.locator('h2 a[href^="/ui/decisions/"]').first.get_attribute("href")
     assert link is not None
@@ -37,7 +37,7 @@ def decision(guest: Guest) -> str:
 
 
 def log(guest: Guest) -> str:
-    """Where the output of a pod is."""
+    """Return the address of the page with a pod's output."""
     page = guest.go(PAGES["run"])
     link = page.get_by_role("link", name="log of").first.get_attribute("href")
     assert link is not None
@@ -45,7 +45,7 @@ def log(guest: Guest) -> str:
 
 
 def settle(page: Page, name: str) -> None:
-    """What moves by itself is there."""
+    """Wait until scripts have drawn the page and it is live."""
     if name == "fleet":
         expect(page.locator("#fleet[data-drawn]")).to_be_visible()
     if name == "decision":
@@ -62,14 +62,14 @@ def keep(page: Page, name: str, *, for_docs: str = "") -> None:
 
 
 @pytest.mark.deadline(300)
-def test_in_the_middle_of_the_demonstration(show: Show, guest_of: GuestOf) -> None:
+def test_open_pages_show_the_reservation_of_the_demo(show: Show, guest_of: GuestOf) -> None:
     guest = guest_of(show.base)
     guest.sign_in(show.link())
     other = guest_of(show.base, color_scheme="dark")
     other.sign_in(show.link())
     show.reserve()
     page = guest.page
-    # Both pages follow by themselves: nobody loads them again.
+    # Both pages update themselves without a reload.
     expect(page.locator("section", has_text="Starts next")).to_contain_text("audio/train")
     keep(page, "middle-now", for_docs="now")
     line = other.go("queue")
@@ -80,7 +80,9 @@ def test_in_the_middle_of_the_demonstration(show: Show, guest_of: GuestOf) -> No
 @pytest.mark.deadline(600)
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_page(show: Show, guest_of: GuestOf, theme: str, width: str) -> None:
+def test_every_page_fits_and_has_no_serious_accessibility_problem(
+    show: Show, guest_of: GuestOf, theme: str, width: str
+) -> None:
     show.play()
     wide, tall = WIDTHS[width]
     guest = guest_of(show.base, color_scheme=theme, viewport={"width": wide, "height": tall})
@@ -117,7 +119,7 @@ def serious(page: Page) -> list[str]:
     ]
 
 
-def test_pictures_for_the_documents(show: Show, guest_of: GuestOf) -> None:
+def test_pictures_for_the_documentation_are_taken(show: Show, guest_of: GuestOf) -> None:
     show.play()
     guest = guest_of(show.base)
     guest.sign_in(show.link())
@@ -128,8 +130,9 @@ def test_pictures_for_the_documents(show: Show, guest_of: GuestOf) -> None:
         keep(page, f"for-docs-{name}", for_docs=name)
 
 
-def test_what_a_terminal_shows_meanwhile(show: Show, guest_of: GuestOf) -> None:
-    """`kubectl runs watch`, from before the reservation to after the failure, for the documents."""
+def test_terminal_recording_shows_waiting_before_start(show: Show, guest_of: GuestOf) -> None:
+    """`kubectl runs watch` from before the reservation until after the failure, as a picture for
+    the documentation."""
     show.play()
     screens = show.watched.screens()
     told = [terminal.text() for _, terminal in screens]
@@ -150,7 +153,7 @@ def test_what_a_terminal_shows_meanwhile(show: Show, guest_of: GuestOf) -> None:
 
 
 @pytest.mark.parametrize("name", [each for each in PAGES if each in SAID])
-def test_without_scripts_it_can_be_read(show: Show, guest_of: GuestOf, name: str) -> None:
+def test_page_can_be_read_without_scripts(show: Show, guest_of: GuestOf, name: str) -> None:
     show.play()
     guest = guest_of(show.base, java_script_enabled=False)
     guest.sign_in(show.link())
@@ -159,7 +162,9 @@ def test_without_scripts_it_can_be_read(show: Show, guest_of: GuestOf, name: str
     expect(page.locator("main")).to_contain_text(SAID[name])
 
 
-def test_the_browser_draws_again_and_refuses_a_forged_record(show: Show, guest_of: GuestOf) -> None:
+def test_browser_repeats_the_draw_and_refuses_a_forged_record(
+    show: Show, guest_of: GuestOf
+) -> None:
     show.play()
     guest = guest_of(show.base)
     guest.sign_in(show.link())
@@ -186,7 +191,7 @@ def test_the_browser_draws_again_and_refuses_a_forged_record(show: Show, guest_o
     expect(verdict).to_contain_text("the commitment is not the SHA-256 of the nonce")
 
 
-def test_the_browser_verifies_the_chain_and_refuses_a_forged_batch(
+def test_browser_verifies_the_chain_and_refuses_a_forged_batch(
     show: Show, guest_of: GuestOf
 ) -> None:
     show.play()
@@ -206,7 +211,7 @@ def test_the_browser_verifies_the_chain_and_refuses_a_forged_batch(
     expect(page.locator("#verdict")).to_contain_text("Refused: the chain is broken")
 
 
-def test_the_fleet_moves_through_time(show: Show, guest_of: GuestOf) -> None:
+def test_fleet_slider_shows_the_past_and_returns_to_now(show: Show, guest_of: GuestOf) -> None:
     show.play()
     guest = guest_of(show.base)
     guest.sign_in(show.link())
@@ -226,7 +231,7 @@ def test_the_fleet_moves_through_time(show: Show, guest_of: GuestOf) -> None:
     assert "at=" not in page.url
 
 
-def test_the_fleet_is_walked_by_keys(show: Show, guest_of: GuestOf) -> None:
+def test_fleet_can_be_navigated_by_keyboard(show: Show, guest_of: GuestOf) -> None:
     show.play()
     guest = guest_of(show.base)
     guest.sign_in(show.link())
@@ -241,7 +246,7 @@ def test_the_fleet_is_walked_by_keys(show: Show, guest_of: GuestOf) -> None:
     page.wait_for_url("**/ui/nodes/a-01")
 
 
-def test_the_theme_is_chosen_and_kept(show: Show, guest_of: GuestOf) -> None:
+def test_chosen_theme_is_kept_after_reload(show: Show, guest_of: GuestOf) -> None:
     guest = guest_of(show.base, color_scheme="light")
     guest.sign_in(show.link())
     page = guest.go("")

@@ -1,4 +1,4 @@
-"""Whatever somebody calls a run, a label or an owner, or has a job print: it is text everywhere."""
+"""Names of runs, labels and owners, and the output of jobs, are shown as text on every page."""
 
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
@@ -16,7 +16,7 @@ TEXTS = (
     "javascript:alert(4)//",
     "{{7*7}}{% raw %}<b onmouseover=alert(5)>",
 )
-# Every link leads to a page of ours, and nothing came in beside what the templates have.
+# Links that lead to another host, and elements that no template has; both must be empty.
 LINKS = """[...document.querySelectorAll('a[href]')].map(each => each.href)
     .filter(each => !each.startsWith(location.origin + '/ui'))"""
 FRESH = """() => { window.fresh = new Promise(done => document.addEventListener(
@@ -33,7 +33,7 @@ def hostile(request: pytest.FixtureRequest) -> Iterator[Hostile]:
 
 
 @pytest.mark.deadline(300)
-def test_every_text_of_every_answer_is_text(hostile: Hostile, guest_of: GuestOf) -> None:
+def test_hostile_text_in_every_answer_is_shown_as_text(hostile: Hostile, guest_of: GuestOf) -> None:
     guest = guest_of(hostile.base)
     guest.sign_in(hostile.link())
     page, name = guest.page, quote(hostile.text, safe="")
@@ -52,7 +52,7 @@ def test_every_text_of_every_answer_is_text(hostile: Hostile, guest_of: GuestOf)
             expect(page.locator("#said")).to_contain_text(hostile.text)
         if place.startswith("decisions/"):
             expect(page.locator("#verdict")).to_contain_text("Refused")
-        # The same page, fetched again and put in place by our script.
+        # The same page again, fetched and replaced by our script.
         expect(page.locator("#live.is-live")).to_be_visible()
         page.evaluate(FRESH)
         hostile.change()

@@ -1,4 +1,4 @@
-"""The site of the documents: every drawing is drawn, and nothing is asked of anybody else."""
+"""The documentation site: every diagram is drawn, and no other host is asked for anything."""
 
 import hashlib
 import subprocess
@@ -39,19 +39,21 @@ def site() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_drawings_are_drawn(site: str, guest_of: Callable[..., Guest], name: str) -> None:
+def test_every_diagram_of_a_page_is_drawn(
+    site: str, guest_of: Callable[..., Guest], name: str
+) -> None:
     guest = guest_of(site)
     page = guest.page
     page.goto(f"{site}/{'' if name == 'index' else name + '/'}")
     wanted = (DOCS / f"{name}.md").read_text().count("```mermaid")
-    # Each is put into a shadow of its own, where a page's own words cannot reach it.
+    # Each diagram is put into its own shadow DOM, so only the containers can be counted.
     expect(page.locator("div.mermaid")).to_have_count(wanted)
     expect(page.locator("pre.mermaid")).to_have_count(0)
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / f"site-{name.replace('/', '-')}.png", full_page=name == "index")
 
 
-def test_what_draws_is_as_it_was_vendored() -> None:
+def test_vendored_mermaid_matches_its_listed_hash() -> None:
     listed = (DOCS / "decisions" / "0023-pages-without-a-framework.md").read_text()
     found = hashlib.sha256((DOCS / "assets" / "mermaid.tiny.js").read_bytes()).hexdigest()
     assert found in listed

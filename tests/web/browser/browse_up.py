@@ -1,4 +1,4 @@
-"""Signing in, following what happens, losing the server and finding it again, hostile text."""
+"""Signing in, live updates, reconnecting to a restarted server, and hostile text."""
 
 import re
 import signal
@@ -47,7 +47,7 @@ def submit(
     up.run("runs", "submit", "-f", str(path))
 
 
-def test_the_link_of_the_start_signs_in_once(up: Up, guest_of: GuestOf) -> None:
+def test_sign_in_link_of_startup_works_once(up: Up, guest_of: GuestOf) -> None:
     found = re.search(r"https://\S+/ui/sign-in\?code=\S+", up.greeting)
     assert found is not None
     first, second = guest_of(up.base), guest_of(up.base)
@@ -64,14 +64,14 @@ def test_the_link_of_the_start_signs_in_once(up: Up, guest_of: GuestOf) -> None:
     expect(first.page.locator("h1")).to_have_text("Sign in")
 
 
-def test_a_browser_that_comes_without_a_path_is_shown_the_pages(up: Up, guest_of: GuestOf) -> None:
+def test_root_address_redirects_to_the_pages(up: Up, guest_of: GuestOf) -> None:
     guest = guest_of(up.base)
     guest.sign_in(up.link())
     guest.page.goto(up.base)
     guest.page.wait_for_url(f"{up.base}/ui/")
 
 
-def test_what_is_submitted_appears(up: Up, guest_of: GuestOf, tmp_path: Path) -> None:
+def test_submitted_run_appears_without_reload(up: Up, guest_of: GuestOf, tmp_path: Path) -> None:
     guest = guest_of(up.base)
     guest.sign_in(up.link())
     runs = guest_of(up.base)
@@ -82,11 +82,13 @@ def test_what_is_submitted_appears(up: Up, guest_of: GuestOf, tmp_path: Path) ->
     submit(up, tmp_path, "train")
     expect(guest.page.locator("main")).to_contain_text("vision/train")
     expect(runs.page.locator("tbody")).to_contain_text("Running")
-    assert guest.page.evaluate("window.here")  # it is the same page
+    assert guest.page.evaluate("window.here")  # the page was not reloaded
 
 
 @pytest.mark.deadline(300)
-def test_a_stream_that_breaks_is_resumed(up: Up, guest_of: GuestOf, tmp_path: Path) -> None:
+def test_live_updates_resume_after_server_restart(
+    up: Up, guest_of: GuestOf, tmp_path: Path
+) -> None:
     guest = guest_of(up.base)
     guest.forgiven = ("net::ERR_", "Failed to load resource")
     guest.sign_in(up.link())
@@ -103,7 +105,7 @@ def test_a_stream_that_breaks_is_resumed(up: Up, guest_of: GuestOf, tmp_path: Pa
     assert guest.page.evaluate("window.here")
 
 
-def test_another_tenants_pages_are_refused(up: Up, guest_of: GuestOf, tmp_path: Path) -> None:
+def test_pages_of_another_tenant_are_refused(up: Up, guest_of: GuestOf, tmp_path: Path) -> None:
     submit(up, tmp_path, "train")
     kubeconfig = tmp_path / "ann"
     up.run("token", "create", "--data", str(up.data), "--user", "ann", "--namespace", "audio",
@@ -123,8 +125,8 @@ def test_another_tenants_pages_are_refused(up: Up, guest_of: GuestOf, tmp_path: 
     expect(page.locator("h1")).to_have_text("Sign in")
 
 
-def test_hostile_text_is_text(up: Up, guest_of: GuestOf, tmp_path: Path) -> None:
-    """In what a job prints, in who somebody is, in who had a node drained, in an address."""
+def test_hostile_text_is_shown_as_text(up: Up, guest_of: GuestOf, tmp_path: Path) -> None:
+    """Hostile text in a job's output, in a user's name and in an address is shown as text."""
     command = f"echo '{HOSTILE}'; sleep 600".replace('"', '\\"')
     submit(up, tmp_path, "train", command)
     kubeconfig = tmp_path / "mallory"
@@ -147,10 +149,10 @@ def test_hostile_text_is_text(up: Up, guest_of: GuestOf, tmp_path: Path) -> None
     expect(page.locator("h1")).to_have_text("Not here")
 
 
-def test_pages_served_here_over_a_server_elsewhere(
+def test_ui_here_serves_pages_from_a_remote_server(
     up: Up, guest_of: GuestOf, tmp_path: Path
 ) -> None:
-    """As for a cluster that has no pages: everything is asked over the network, as its user."""
+    """As with a cluster that serves no pages: all data comes over the network, as the user."""
     submit(up, tmp_path, "train", "echo begun; sleep 600")
     here = subprocess.Popen(
         [sys.executable, "-u", "-m", "leasehold", "ui", "--here"],

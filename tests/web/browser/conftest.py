@@ -1,4 +1,4 @@
-"""A real Chromium, and a demonstration that it looks at."""
+"""Fixtures: a real Chromium, and the servers that it visits."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-PATIENCE_MS = 40_000  # of a machine that does much else; nobody waits for what is there
-expect.set_options(timeout=PATIENCE_MS)  # which has five seconds of its own
+PATIENCE_MS = 40_000  # enough for a busy machine
+expect.set_options(timeout=PATIENCE_MS)  # the default is five seconds
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """With an empty profile of its own, as Playwright makes one."""
+    """A browser with an empty profile."""
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield found
@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Guest:
-    """A window of its own, and everything that went wrong in it."""
+    """A browser window that records everything that goes wrong in it."""
 
     def __init__(self, browser: Browser, base: str, **options: object) -> None:
         self.base = base
@@ -63,7 +63,7 @@ class Guest:
             self.wrong.append(f"asks another host: {url}")
 
     def _opened(self, dialog: object) -> None:
-        self.wrong.append("a script of somebody else's ran")
+        self.wrong.append("a foreign script ran")
         dialog.dismiss()  # type: ignore[attr-defined]
 
     def sign_in(self, link: str) -> None:
@@ -78,7 +78,7 @@ class Guest:
 
 
 class Show:
-    """The demonstration, part by part."""
+    """The demo, in two parts: until the reservation, and to the end."""
 
     def __init__(self, folder: Path) -> None:
         self.stage = Stage(folder)
@@ -103,7 +103,7 @@ class Show:
         reservation(self.stage)
 
     def play(self) -> None:
-        """To the end; whoever comes first sees to it."""
+        """Play the demo to its end, unless an earlier test has done so."""
         if not self.is_reserved:
             self.reserve()
         if not self.is_played:

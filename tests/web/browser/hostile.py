@@ -1,7 +1,7 @@
-"""Pages whose every answer is an attacker's: each text in it that is no instant is theirs.
+"""Pages in whose answers every text that is not a time is replaced by an attacker's text.
 
-What the store would refuse (a Run of such a name, such an owner or label) is in them as well, and
-so is what it cannot refuse: messages, who did something, what a job printed.
+That includes texts that the store would refuse (names of Runs, owners, labels) as well as texts
+that it cannot refuse: messages, user names, output of jobs.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from leasehold.web.dependencies import BatchLine, Chain, PageDependencies, Visit
 from leasehold.web.news import PageNews
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
-_OURS = {"by", "form"}  # what a page was asked for, and no text of anybody's
+_OURS = {"by", "form"}  # these repeat a parameter of the request
 DIGEST = "0" * 64
 PATIENCE_S = 30
 
 
 class Hostile:
-    """Serves on loopback until `stop`; `text` is what everything is called."""
+    """Serves on loopback until `stop`; `text` replaces every text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,7 +50,7 @@ class Hostile:
         return f"{self.base}/ui/sign-in?code={code}"
 
     def change(self) -> None:
-        """Something happened: open pages fetch themselves again."""
+        """Announce a change, so that open pages fetch themselves again."""
         self._loop.call_soon_threadsafe(self._news.note)
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class Hostile:
         await self._server.serve(sockets=[self._listener])
 
     async def _ask(self, _visitor: Visitor, question: str, params: Mapping[str, str]) -> Answered:
-        asked = _as_the_story_has_it(question, params)
+        asked = _with_known_names(question, params)
         answered = await self._questions.answer(ADMIN, question, asked)
         return Answered(answered.now, self._theirs(answered.found))
 
@@ -102,8 +102,8 @@ class Hostile:
         return f"{self.text}\n{self.text}"
 
 
-def _as_the_story_has_it(question: str, params: Mapping[str, str]) -> dict[str, str]:
-    """What a hostile address names is looked up under a good name."""
+def _with_known_names(question: str, params: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters with hostile names replaced by names that exist in the scenario."""
     names = {"namespace": "vision", "run": "train", "node": "a-00"}
     asked = {key: names.get(key, value) for key, value in params.items()}
     if asked.pop("resolution", ""):

@@ -1,7 +1,7 @@
-"""A command on a terminal, recorded as it was drawn, and the recording as a picture that moves.
+"""Records a command on a terminal and turns the recording into an animated picture.
 
-The terminal is a small one: it knows what `kubectl runs watch` writes (lines, colours, going up
-and erasing), and refuses what it does not know, so that a picture is never of something else.
+The terminal supports only what `kubectl runs watch` writes (lines, colours, moving up, erasing)
+and fails on anything else, so that the picture is never wrong.
 """
 
 import fcntl
@@ -22,8 +22,8 @@ COLUMNS, LINES = 128, 7
 _PART = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 _COLOURS = {"31": "#ff9a8f", "32": "#7ccb98", "33": "#f0b860"}
 _PLAIN = "#eceae4"
-_WIDE, _TALL, _EDGE, _TOP = 8.4, 20, 18, 44  # of a character, of a line, around them
-HOLD_MS, LAST_MS = 1200, 3000  # how long one screen is shown at most, and the last
+_WIDE, _TALL, _EDGE, _TOP = 8.4, 20, 18, 44  # a character's width, a line's height, the margins
+HOLD_MS, LAST_MS = 1200, 3000  # how long a screen is shown at most, and how long the last one
 
 Cells = list[tuple[str, str]]  # character, colour
 
@@ -81,7 +81,7 @@ class Terminal:
 
 
 class Recording:
-    """Begun when it is made; `stop` ends it as Ctrl-C does."""
+    """A recording that begins at its creation; `stop` ends the command as Ctrl-C does."""
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str]) -> None:
         ours, theirs = pty.openpty()
@@ -105,7 +105,7 @@ class Recording:
         while True:
             try:
                 part = os.read(self._ours, 65536)
-            except OSError:  # the last writer has closed it
+            except OSError:  # the last writer has closed the terminal
                 return
             if not part:
                 return
@@ -118,13 +118,13 @@ class Recording:
         os.close(self._ours)
 
     def screens(self) -> list[tuple[int, Terminal]]:
-        """Each that differs from the one before, and for how many milliseconds it is shown."""
+        """Return each screen that differs from the one before, and its milliseconds on show."""
         terminal, found = Terminal(), []
         decoded = [(at, part.decode("utf-8", "replace")) for at, part in self._written]
         for place, (at, part) in enumerate(decoded):
             terminal.write(part)
             following = decoded[place + 1][0] if place + 1 < len(decoded) else at + 9
-            # What is written in one go comes in parts; a screen is what stays for a moment.
+            # One update may be read in several parts; only a screen that stays for a moment counts.
             if following - at > 0.05:
                 shown = Terminal()
                 shown._lines = [list(line) for line in terminal.screen()]
@@ -137,7 +137,7 @@ class Recording:
 
 
 def as_svg(title: str, screens: Sequence[tuple[int, Terminal]]) -> str:
-    """A picture that moves by itself, as text; who wants no motion sees the last screen."""
+    """Return an animated SVG; a viewer who prefers reduced motion sees the last screen."""
     spans = [span for span, _ in screens[:-1]] + [LAST_MS]
     whole, begins = sum(spans), 0
     wide = round(2 * _EDGE + COLUMNS * _WIDE)

@@ -1,4 +1,4 @@
-"""A control plane of its own for a test in a browser, which can be ended and started again."""
+"""A `leasehold up` for one browser test, which can be stopped and started again."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ class Up:
         self.data = folder / "data"
         self.port = free_port()
         self.base = f"https://127.0.0.1:{self.port}"
-        # Jobs are other users, to whom a test's own folder is closed.
+        # Jobs run as other users, who cannot enter a test's own folder.
         self._work = Path(tempfile.mkdtemp(prefix="leasehold-web-"))
         self._work.chmod(0o755)
         self._options = ("--work", str(self._work), *options)
@@ -69,7 +69,7 @@ class Up:
         self._process.stdout.close()
 
     def run(self, *command: str, stdin: str = "") -> str:
-        """What a command of ours prints, with the administrator's kubeconfig."""
+        """Run a leasehold command with the administrator's kubeconfig; return what it prints."""
         done = subprocess.run(
             [sys.executable, "-m", "leasehold", *command],
             env=self.env,
