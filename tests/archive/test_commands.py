@@ -34,7 +34,7 @@ from leasehold.core.policy import Policy
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.config.folder import DataFolder
 from leasehold.shell.loop.loop import Controller
-from leasehold.shell.loop.settings import Terms
+from leasehold.shell.loop.settings import PlaneSettings
 
 async def main(clock, tasks):
     folder = DataFolder(Path(sys.argv[1]))
@@ -43,7 +43,7 @@ async def main(clock, tasks):
     requests = []
     async def between(world, ledger):  # not by itself: everything is old enough at once
         return await compactor.step(world, ledger) if requests else None
-    terms = Terms(policy=Policy(binder_enabled=False), lottery_key=b"k" * 32)
+    terms = PlaneSettings(policy=Policy(binder_enabled=False), lottery_key=b"k" * 32)
     controller = Controller(store, clock, tasks, terms, between_turns=between)
     tasks.spawn("controller", controller.run())
     def asked():

@@ -43,11 +43,11 @@ def _below(parent: int) -> list[int]:
 def test_failed_seed_is_kept_as_a_plan(tmp_path: Path) -> None:
     """The planted bug, which the first seeds notice: a new leader does not seal."""
     source = Path(shutil.copytree(ROOT / "src", tmp_path / "src"))
-    ledger = source / "leasehold" / "shell" / "ledger.py"
+    ledger = source / "leasehold" / "shell" / "ledger" / "commit.py"
     text = ledger.read_text(encoding="utf-8")
     assert text.count(SEALS) == 1
     ledger.write_text(text.replace(SEALS, "                self._known = sealed\n"), "utf-8")
-    plans = tmp_path / "build" / "storm"
+    plans = tmp_path / "build" / "faults"
     soak = a_soak(tmp_path, "1", source)
     due = time.monotonic() + DEADLINE_S
     while not list(plans.glob("[0-9]*.json")):
@@ -78,4 +78,4 @@ def test_stopped_soak_leaves_no_process_running(tmp_path: Path) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in playing):
         assert time.monotonic() < due, "a worker was left"
         time.sleep(0.1)
-    assert not (tmp_path / "build" / "storm" / "next-seed").exists(), "it will be played again"
+    assert not (tmp_path / "build" / "faults" / "next-seed").exists(), "it will be played again"
