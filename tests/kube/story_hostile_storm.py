@@ -148,6 +148,6 @@ def _defects(plane: Plane) -> list[str]:
             said = json.loads(line) if line.startswith("{") else {"exception": line}
             kinds = {each.get("exc_type") for each in said.get("exception", ())
                      if isinstance(each, dict)}  # fmt: skip
-            if "exception" in said and not kinds & {"Unsound"}:
+            if "exception" in said and not kinds & {"InvalidManifest"}:
                 found.append(f"{path.name}: {line[:2000]}")
     return found[:5]

@@ -9,7 +9,7 @@ elsewhere.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from leasehold.core.objects.problems import UnsoundFigures
+from leasehold.core.objects.problems import InvalidManifest
 from leasehold.core.world.steps import TooManySteps
 from leasehold.ports.runtime import Clock
 
@@ -63,7 +63,7 @@ class Containment:
 def reason_of(error: Exception) -> str:
     """Return the error as one line: type and message."""
     said = " ".join(str(error).split())[:WORDS_MAX]
-    if isinstance(error, UnsoundFigures | TooManySteps):
+    if isinstance(error, InvalidManifest | TooManySteps):
         return said  # written for the author of the object
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector, Toleration
-from leasehold.core.objects.problems import UnsoundFigures
+from leasehold.core.objects.problems import InvalidManifest
 from leasehold.core.objects.run import check_run, run_from_wire
 
 LEGAL = {"owner": "t:team", "resources": {"gpuType": "H100", "totalGPUs": 32, "gpusPerPod": 4}}
@@ -419,7 +419,7 @@ def test_run_with_possibly_too_many_pods_must_state_gpus_per_pod() -> None:
 def test_stored_run_with_too_many_groups_is_not_decoded() -> None:
     spec = {**resources(totalGPUs=1_000_000, gpusPerPod=1), "locality": {"groupGPUs": 1}}
 
-    with pytest.raises(UnsoundFigures, match="a Run has at most 4096"):
+    with pytest.raises(InvalidManifest, match="a Run has at most 4096"):
         run_from_wire(run(spec))
 
 

@@ -14,7 +14,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
-from leasehold.core.objects.problems import Problem, UnsoundFigures, no_spec, shown
+from leasehold.core.objects.problems import Problem, InvalidManifest, no_spec, shown
 from leasehold.core.objects.wire import canonical, decoded, exact, list_at, part, stamps, text_at
 from leasehold.core.units import FOREVER, format_gpu_hours, plural
 
@@ -31,10 +31,10 @@ def check_budget(raw: object) -> list[Problem]:
 
 
 def budget_from_wire(raw: object) -> Budget:
-    """Return the record of a Budget that was already checked; raises `UnsoundFigures` otherwise."""
+    """Return the record of a Budget that was already checked; raises `InvalidManifest` otherwise."""
     budget, problems = _read(raw)
     if budget is None:
-        raise UnsoundFigures(problems)
+        raise InvalidManifest(problems)
     return budget
 
 

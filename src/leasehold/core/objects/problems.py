@@ -19,7 +19,7 @@ class Problem(Record, frozen=True):
     remedy: str
 
 
-class UnsoundFigures(ValueError):  # noqa: N818 - named for what the object is
+class InvalidManifest(ValueError):  # noqa: N818 - named for what the object is
     """An object that our checks would have refused, with all its problems."""
 
     def __init__(self, problems: "list[Problem]") -> None:

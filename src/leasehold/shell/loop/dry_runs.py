@@ -16,7 +16,7 @@ from leasehold.control.running.pods import trial_pod
 from leasehold.core.facts import Gang, Run, Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.bounds import check_bounds, check_sizes
-from leasehold.core.objects.problems import Problem, UnsoundFigures
+from leasehold.core.objects.problems import Problem, InvalidManifest
 from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
@@ -88,7 +88,7 @@ class DryRuns:
             whole: dict[object, object] = {"kind": "Run", "spec": part(obj, "spec")}
             over = [*check_bounds(whole), *check_sizes(whole)]
             if over and not _is_admitted(world, run):
-                error = UnsoundFigures(over)
+                error = InvalidManifest(over)
                 found[run.uid] = Unreadable(kind="Run", obj=obj, why=str(error), error=error)
                 del runs[run.uid]
         if not runs:
@@ -187,16 +187,16 @@ def _words(answer: StoreError) -> str:
     return " ".join([str(answer), *getattr(answer, "__notes__", [])])
 
 
-def _refusal(answer: TriedPod | StoreError) -> UnsoundFigures | None:
+def _refusal(answer: TriedPod | StoreError) -> InvalidManifest | None:
     if not isinstance(answer, Invalid | Forbidden):
         return None
     if any(each in _words(answer) for each in (_FULL, _UNTRIABLE)):
         return None
     if isinstance(answer, Invalid):
-        return UnsoundFigures([
+        return InvalidManifest([
             Problem(path=f"spec.template.{path}" if path else "spec.template", value="refused",
                     remedy=why)
             for path, why in answer.problems
         ])  # fmt: skip
     words = " ".join(getattr(answer, "__notes__", [])) or "no pod of it may be made"
-    return UnsoundFigures([Problem(path="spec.template", value="refused", remedy=words)])
+    return InvalidManifest([Problem(path="spec.template", value="refused", remedy=words)])
