@@ -14,7 +14,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
-from leasehold.core.objects.problems import Problem, InvalidManifest, no_spec, shown
+from leasehold.core.objects.problems import InvalidManifest, Problem, no_spec, shown
 from leasehold.core.objects.wire import canonical, decoded, exact, list_at, part, stamps, text_at
 from leasehold.core.units import FOREVER, format_gpu_hours, plural
 
@@ -31,7 +31,7 @@ def check_budget(raw: object) -> list[Problem]:
 
 
 def budget_from_wire(raw: object) -> Budget:
-    """Return the record of a Budget that was already checked; raises `InvalidManifest` otherwise."""
+    """Return the record of a checked Budget; raise `InvalidManifest` for an invalid one."""
     budget, problems = _read(raw)
     if budget is None:
         raise InvalidManifest(problems)

@@ -12,7 +12,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects import readers
 from leasehold.core.objects.bounds import RUN_GROUPS_MAX, RUN_PODS_MAX
 from leasehold.core.objects.fields import Fields
-from leasehold.core.objects.problems import Problem, InvalidManifest, no_spec
+from leasehold.core.objects.problems import InvalidManifest, Problem, no_spec
 from leasehold.core.objects.quantity import CPU, MEMORY, milli, units
 from leasehold.core.objects.template import read_template
 from leasehold.core.objects.wire import Stamps, instant_at, part, stamps, text_at, whole_at

@@ -16,7 +16,7 @@ from leasehold.control.running.pods import trial_pod
 from leasehold.core.facts import Gang, Run, Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.bounds import check_bounds, check_sizes
-from leasehold.core.objects.problems import Problem, InvalidManifest
+from leasehold.core.objects.problems import InvalidManifest, Problem
 from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
