@@ -67,11 +67,11 @@ def _decide(turn: Turn) -> None:
     if is_first:
         recall_activations(turn)
     # What was told to end may be gone in a moment, and pay for others with what it leaves.
-    is_too_early = bool(turn.marked) and world.memory.may_put_off()
+    is_too_early = bool(turn.marked) and world.memory.may_postpone()
     has_cut = not is_too_early and handle_overdrafts(turn)
     shrink_all(turn)
     turn.about = ""
-    if not _is_put_off(turn, has_cut=has_cut):
+    if not _is_postponed(turn, has_cut=has_cut):
         walk_queue(turn)
         if turn.has_walked and not must_wait_to_grow(turn):
             grow_all(turn)
@@ -84,14 +84,14 @@ def _decide(turn: Turn) -> None:
     turn.wake(world.work.next_alarm)
 
 
-def _is_put_off(turn: Turn, *, has_cut: bool) -> bool:
+def _is_postponed(turn: Turn, *, has_cut: bool) -> bool:
     """Leases that were told to end in this turn may be gone in a moment: the queue is considered in
     the next turn, so that all events of an instant come first (Q2). Never twice in a row, except
     that what an overdraft still has to cut is cut first."""
-    is_put_off = turn.world.memory.put_off_once(wanted=bool(turn.marked))
-    is_put_off = is_put_off or (has_cut and must_wait(turn))
-    turn.again = turn.again or is_put_off
-    return is_put_off
+    is_postponed = turn.world.memory.postpone_once(wanted=bool(turn.marked))
+    is_postponed = is_postponed or (has_cut and must_wait(turn))
+    turn.again = turn.again or is_postponed
+    return is_postponed
 
 
 def must_wait_to_grow(turn: Turn) -> bool:

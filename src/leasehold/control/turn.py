@@ -195,7 +195,7 @@ class Turn:
         facts = self._fact_bytes(leases)
         if draft.size + size + facts > limit:
             if facts:  # what a gang rests on may be stated in the batch before it
-                self._state_ahead(leases)
+                self._state_all_facts(leases)
             self._next_draft()
             return self.start(run, plan, attempts=attempts, reason=reason)
         self._open(leases, size)
@@ -268,7 +268,7 @@ class Turn:
         specs = sum(len(world.budgets[key].wire_spec) for key in payers if key in world.budgets)
         return specs + (len(payers) + len(nodes)) * _ENTRY_BYTES
 
-    def _state_ahead(self, leases: list[Lease]) -> None:
+    def _state_all_facts(self, leases: list[Lease]) -> None:
         for lease in leases:
             self._state_facts(lease)
 
@@ -288,7 +288,7 @@ class Turn:
         """An active lease on a spare's slots: the same payer, the lost pod's rank."""
         assert spare.role is Role.SPARE, spare.name
         assert (lost.uid, lost.group) == (spare.uid, spare.group), spare.name
-        self._room_for(1)
+        self._make_room(1)
         draft = self._drafts[-1]
         lease = replace(
             spare,
@@ -310,8 +310,8 @@ class Turn:
         """Replace the payer: close, and open one lease per segment."""
         assert sum(each.gpus for each in segments) == old.gpus, old.name
         for each in segments:
-            self._know_budget(each.envelope.rpartition("/")[0])
-        self._room_for(2 + 4 * len(segments))  # both halves belong into one batch
+            self._state_unknown_budget(each.envelope.rpartition("/")[0])
+        self._make_room(2 + 4 * len(segments))  # both halves belong into one batch
         draft = self._drafts[-1]
         self.close(old.name, end=self.now, why=Closed.REFINANCED)
         slots = list(old.slots)
@@ -337,8 +337,8 @@ class Turn:
         assert grace >= 0, lease.name
         assert self.world.leases[lease.name] is lease, "it is the newest that is known of it"
         grace = min(grace, self.world.policy.grace_max)
-        self._room_for(1)
-        self._after_its_opening(lease)
+        self._make_room(1)
+        self._leave_opening_batch(lease)
         draft = self._drafts[-1]
         deadline = self.now + (0 if lease.role is Role.SPARE else grace)
         ending = Ending(why=why, deadline=deadline, batch=draft.seq, at=self.now)
@@ -358,8 +358,8 @@ class Turn:
         assert lease.ending is None or lease.ending.why == (
             why if isinstance(why, ClosureReason) else ClosureReason(reason=why)
         ), "a closure quotes the mark"
-        self._room_for(1)
-        self._after_its_opening(lease)
+        self._make_room(1)
+        self._leave_opening_batch(lease)
         draft = self._drafts[-1]
         end = max(lease.start, min(end, self.now))
         self.released += 1
@@ -380,7 +380,7 @@ class Turn:
 
     def announcing_batch(self, is_taken: Callable[[int], bool]) -> int:
         """The batch that the next announcement will be in; another if its name is taken there."""
-        self._room_for(1)
+        self._make_room(1)
         if is_taken(self.seq):
             self._next_draft()
         return self.seq
@@ -388,7 +388,7 @@ class Turn:
     def announce(self, subject: str) -> str:
         """Publish the commitment to the nonce of a possible lottery; returns it."""
         assert subject.count("/") in (1, 2), subject
-        self._room_for(1)
+        self._make_room(1)
         draft = self._drafts[-1]
         commitment = lottery.commitment(lottery.nonce(self.key, subject, draft.seq))
         draft.announced.append((subject, commitment))
@@ -427,43 +427,43 @@ class Turn:
     def state_changed_facts(self) -> None:
         """Budgets and nodes that the ledger knows and that have changed or gone since."""
         world = self.world
-        for key, told in sorted(world.budget_facts.items()):
+        for key, stated in sorted(world.budget_facts.items()):
             budget = world.budgets.get(key)
             if budget is None:
-                self._room_for(1)
+                self._make_room(1)
                 self._drafts[-1].budgets[key] = None
                 world.fold_budget_fact(key, None)
-            elif budget.wire_spec != told:
+            elif budget.wire_spec != stated:
                 self._state_budget(key)
         for name, fact in sorted(world.node_facts.items()):
             state = world.fleet.nodes.get(name)
             if state is None:
-                self._room_for(1)
+                self._make_room(1)
                 self._drafts[-1].nodes[name] = NodeFact(name=name, gone=True)
                 world.fold_node_fact(name, None)
             elif (state.node.gpus, state.node.flavor, state.node.domain) != fact:
                 self._state_node(name)
 
     def _state_facts(self, lease: Lease) -> None:
-        self._know_budget(lease.payer.rpartition("/")[0])
+        self._state_unknown_budget(lease.payer.rpartition("/")[0])
         if lease.node not in self.world.node_facts:
             self._state_node(lease.node)
 
-    def _know_budget(self, key: str) -> None:
+    def _state_unknown_budget(self, key: str) -> None:
         # A spare may be swapped in after its Budget went: the ledger knows that it has gone.
         if key not in self.world.budget_facts and key in self.world.budgets:
             self._state_budget(key)
 
     def _state_budget(self, key: str) -> None:
         spec = self.world.budgets[key].wire_spec
-        self._room_for(1, len(spec))
+        self._make_room(1, len(spec))
         draft = self._drafts[-1]
         draft.budgets[key] = spec
         self.world.fold_budget_fact(key, spec)
         draft.size += len(spec) + _ENTRY_BYTES
 
     def _state_node(self, name: str) -> None:
-        self._room_for(1)
+        self._make_room(1)
         draft = self._drafts[-1]
         node = self.world.fleet.nodes[name].node
         draft.nodes[name] = NodeFact(
@@ -472,7 +472,7 @@ class Turn:
         self.world.fold_node_fact(name, (node.gpus, node.flavor, node.domain))
         draft.size += _ENTRY_BYTES
 
-    def _room_for(self, entries: int, more: int = 0) -> None:
+    def _make_room(self, entries: int, more: int = 0) -> None:
         assert self._sealed is None, "nothing is decided after the end of a turn"
         assert entries > 0
         limit = self.world.policy.batch_bytes_max
@@ -481,7 +481,7 @@ class Turn:
         if used > _HEAD_BYTES and used + entries * _ENTRY_BYTES + more > limit:
             self._next_draft()
 
-    def _after_its_opening(self, lease: Lease) -> None:
+    def _leave_opening_batch(self, lease: Lease) -> None:
         """A batch's endings and closings are read before its openings."""
         if lease.batch == self.seq:
             self._next_draft()

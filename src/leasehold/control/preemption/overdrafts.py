@@ -156,17 +156,17 @@ def payer_beside(
     claims: Iterable[Claim],
     *,
     now: Instant,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | None:
     """Return other payers of a lease, if possible without money that plans claim: a run that waits
     is not delayed without need, but no running one is preempted for a mere plan (O2). Money that an
     activation holds is never used. `but`: envelopes that are not asked."""
     # What the lease's own run claims for later is not in its way.
     claims = [each for each in claims if uid_of_run(each.uid) != lease.uid]
-    covered = _other_payer(world, lease, claims, now=now, but=but)
+    covered = _other_payer(world, lease, claims, now=now, except_for=except_for)
     if covered is None:
         held = [each for each in claims if not _is_plan(world, each)]
-        covered = _other_payer(world, lease, held, now=now, but=but)
+        covered = _other_payer(world, lease, held, now=now, except_for=except_for)
     return covered
 
 
@@ -176,14 +176,14 @@ def _other_payer(
     claims: list[Claim],
     *,
     now: Instant,
-    but: tuple[EnvelopeKey, ...],
+    except_for: tuple[EnvelopeKey, ...],
 ) -> Covered | None:
     by_payer: dict[EnvelopeKey, list[Claim]] = {}
     for claim in claims:
         by_payer.setdefault(claim.payer, []).append(claim)
     with world.what_if.opened():
-        world.accounts.respect(by_payer, but=frozenset())
-        return other_payer(world, lease, now=now, but=but)
+        world.accounts.respect(by_payer, except_for=frozenset())
+        return other_payer(world, lease, now=now, except_for=except_for)
 
 
 def _is_plan(world: World, claim: Claim) -> bool:

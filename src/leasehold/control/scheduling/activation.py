@@ -54,7 +54,7 @@ def activate_due(turn: Turn, due: list[Due]) -> None:
         run, domains = each.request.run, each.reservation.domains
         if busy.isdisjoint(domains):
             turn.about = run.uid
-            turn.calendar = _as_found_by(whole, world, run)
+            turn.calendar = _holds_and_plans_ahead(whole, world, run)
             changed = _activate(turn, each)
             turn.calendar = whole
             if changed:
@@ -151,7 +151,7 @@ def _busy_domains(world: World) -> set[str]:
     return found
 
 
-def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
+def _holds_and_plans_ahead(calendar: Calendar, world: World, run: Run) -> Calendar:
     """Return the holds, and the plans of the runs ahead."""
     return calendar.only(
         uid
@@ -191,7 +191,7 @@ def _activate(turn: Turn, due: Due) -> bool:
         return True
     if answer.cuts.kept:
         _publish(turn, due, answer, subject)
-    _hold(turn, request.run, found, answer.plan)
+    hold_plan(turn, request.run, found, answer.plan)
     return True
 
 
@@ -202,7 +202,7 @@ def _has_cut(hold: Hold) -> bool:
 
 def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:
     request, world = due.request, turn.world
-    ground = NodeOffers(world, request, turn.calendar, at=turn.now, now=turn.now)
+    offers = NodeOffers(world, request, turn.calendar, at=turn.now, now=turn.now)
     publish_cuts(
         turn,
         answer.cuts,
@@ -211,7 +211,7 @@ def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None
         beneficiary=(request.run.key, request.run.uid),
         resolved=answer,
         domains=due.reservation.domains,
-        losses=ground.losses_in(due.reservation.domains),
+        losses=offers.losses_in(due.reservation.domains),
         flavor=request.placement.flavor,
     )
 
@@ -242,12 +242,12 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
     taken = take_back(turn, request, seeder=lambda: subject.seed(turn), is_paid=is_paid)
     if taken is None:
         return False
-    give_back(turn, request, taken, subject)
+    apply_settlement(turn, request, taken, subject)
     activating(turn, request.run, found, found.held_places, found.held_money, is_site=True)
     return True
 
 
-def give_back(
+def apply_settlement(
     turn: Turn, request: StartRequest, taken: FamilySettlement, subject: Announced
 ) -> None:
     """Move leases of the family to other payers, and preempt the others."""
@@ -267,10 +267,6 @@ def give_back(
 
 def hold_plan(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
     """Hold the place of the plan, with its payers (A4)."""
-    _hold(turn, run, found, plan)
-
-
-def _hold(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
     money = tuple(
         each for location, covered in plan.covered for each in money_of(covered, location)
     )

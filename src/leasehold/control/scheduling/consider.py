@@ -125,17 +125,17 @@ Verdict = Started | Planned | StartsByFamilyRule | Postponed | InQueue | WaitsFo
 
 
 def consider(
-    turn: Turn, run: Run, passing: QueuePass, *, left: tuple[int, ...] = (), begun: int = 0
+    turn: Turn, run: Run, walk: QueuePass, *, left: tuple[int, ...] = (), begun: int = 0
 ) -> Verdict | None:
     """None: nothing of it waits. `left`: the groups of a sweep that still wait after others have
     started in this walk. `begun`: how many have started in a rehearsal, which opens no leases."""
-    known = passing.answer(turn, run)
-    if known is not None and passing.is_full(run, known):
+    known = walk.answer(turn, run)
+    if known is not None and walk.is_full(run, known):
         # Most of a long queue: behind all that are planned, and like one that was just refused.
-        place = passing.take_place(run, known)
+        place = walk.take_place(run, known)
         return InQueue(refused=known, place=place)
     if not left:
-        denied = _not_now(turn, run)
+        denied = _denied(turn, run)
         if denied is not None:
             return denied
         hold = hold_of(turn.world, run)
@@ -145,11 +145,11 @@ def consider(
     if not groups:
         return None
     if run.spec.gang is Gang.GROUP:
-        return _consider_sweep(turn, run, passing, groups, begun=begun)
-    return _consider_whole(turn, run, passing, known)
+        return _consider_sweep(turn, run, walk, groups, begun=begun)
+    return _consider_whole(turn, run, walk, known)
 
 
-def _consider_whole(turn: Turn, run: Run, passing: QueuePass, known: Refused | None) -> Verdict:
+def _consider_whole(turn: Turn, run: Run, walk: QueuePass, known: Refused | None) -> Verdict:
     """Q3: the largest width of its grid that fits; plans are made for its minimum."""
     request: StartRequest | None = None
     answer: Admitted | Refused | None = known
@@ -161,7 +161,7 @@ def _consider_whole(turn: Turn, run: Run, passing: QueuePass, known: Refused | N
                 return Started(request=request, plan=answer)
     assert request is not None, run.key
     assert isinstance(answer, Refused), run.key
-    return _wait(turn, request, answer, passing, is_known=known is not None)
+    return _wait(turn, request, answer, walk, is_known=known is not None)
 
 
 def _widths(run: Run) -> list[tuple[int, ...]]:
@@ -172,11 +172,11 @@ def _widths(run: Run) -> list[tuple[int, ...]]:
 
 
 def _consider_sweep(
-    turn: Turn, run: Run, passing: QueuePass, groups: tuple[int, ...], *, begun: int
+    turn: Turn, run: Run, walk: QueuePass, groups: tuple[int, ...], *, begun: int
 ) -> Verdict | None:
     """G1, G2: each group like a run of its own, lowest index first."""
     world = turn.world
-    most = _more_at_once(turn, run) - begun
+    most = _groups_still_allowed(turn, run) - begun
     if most <= 0:
         return None
     request = start_request_for(world, run, groups[:1])
@@ -187,15 +187,15 @@ def _consider_sweep(
     short = groups_short_of_minimum(world, run, wanted, begun=begun)
     more = wanted[len(short) :]
     if short:
-        waiting = _wait(turn, start_request_for(world, run, short), answer, passing)
+        waiting = _wait(turn, start_request_for(world, run, short), answer, walk)
         if not isinstance(waiting, Planned):
             return waiting
     else:
         waiting = Planned(request=request, refused=answer, plan=None)
-    return replace(waiting, more=_plans_beyond(turn, run, passing, answer, more))
+    return replace(waiting, more=_plans_beyond(turn, run, walk, answer, more))
 
 
-def _more_at_once(turn: Turn, run: Run) -> int:
+def _groups_still_allowed(turn: Turn, run: Run) -> int:
     """How many more groups may run at once: `desiredTotalGPUs` bounds them."""
     most = group_count(run.spec, starting_gpus(run.spec))
     book = turn.world.books.get(run.uid)  # the others of a large sweep need not be looked at
@@ -204,15 +204,15 @@ def _more_at_once(turn: Turn, run: Run) -> int:
 
 
 def _plans_beyond(
-    turn: Turn, run: Run, passing: QueuePass, refused: Refused, groups: tuple[int, ...]
+    turn: Turn, run: Run, walk: QueuePass, refused: Refused, groups: tuple[int, ...]
 ) -> tuple[tuple[StartRequest, Plan], ...]:
     found: list[tuple[StartRequest, Plan]] = []
     for group in groups:
-        if not passing.take_place(run, refused).is_planned:
+        if not walk.take_place(run, refused).is_planned:
             break
         request = start_request_for(turn.world, run, (group,))
         request = replace(request, run=replace(run, uid=uid_beside(run.uid, group)))
-        plan = plan_for(turn, request, refused, passing, is_first=False)
+        plan = plan_for(turn, request, refused, walk, is_first=False)
         if plan is None:
             break  # nor is a start of the next one known
         enter(turn, request, plan)
@@ -223,7 +223,7 @@ def _plans_beyond(
 # Reasons that have nothing to do with GPUs or money.
 
 
-def _not_now(turn: Turn, run: Run) -> Denied | None:
+def _denied(turn: Turn, run: Run) -> Denied | None:
     if run.uid in turn.quarantined:
         return Denied(refused=why_put_aside(turn.world, run.uid), then=ReservationChange.CANCEL)
     not_allowed = owner_allowed(turn.world, run)
@@ -322,7 +322,7 @@ def _too_large(turn: Turn, size: int) -> Refused:
     )
 
 
-def _has_room_by_any_name(turn: Turn, request: StartRequest) -> bool:
+def _fits_with_longest_name(turn: Turn, request: StartRequest) -> bool:
     """Whether a batch holds the gang, and would if its run had the longest of names: of those that
     are alike the names differ."""
     longest = replace(request.run, name="x" * NAME_MAX)
@@ -333,7 +333,7 @@ def _wait(
     turn: Turn,
     request: StartRequest,
     refused: Refused,
-    passing: QueuePass,
+    walk: QueuePass,
     *,
     is_known: bool = False,
 ) -> Verdict:
@@ -343,12 +343,12 @@ def _wait(
         return Denied(
             refused=refused, then=ReservationChange.KEEP
         )  # no start is planned that may not be made
-    never = _never(turn, request, refused, passing)
+    never = _never(turn, request, refused, walk)
     if never is not None:
         return Denied(refused=never, then=ReservationChange.BLOCK)
-    if not is_known and is_plain(turn, run) and _has_room_by_any_name(turn, request):
-        refused = passing.remember(turn, run, refused)
-    place = passing.take_place(run, refused)
+    if not is_known and is_plain(turn, run) and _fits_with_longest_name(turn, request):
+        refused = walk.remember(turn, run, refused)
+    place = walk.take_place(run, refused)
     if not place.is_planned:
         return InQueue(refused=refused, place=place, request=request)
     announced = _family_rule_due(turn, request)
@@ -358,18 +358,16 @@ def _wait(
         taken = _take_back(turn, request, announced)
         if taken is not None:
             return StartsByFamilyRule(request=request, refused=refused, taken=taken)
-    plan = plan_for(turn, request, refused, passing, is_first=True)
+    plan = plan_for(turn, request, refused, walk, is_first=True)
     if plan is not None and plan.state is State.PENDING:
         enter(turn, request, plan)
     return Planned(request=request, refused=refused, plan=plan)
 
 
-def _never(
-    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass
-) -> Refused | None:
+def _never(turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass) -> Refused | None:
     """Q11: why it could not start even if nothing else ran; no run is cut for it."""
     world, run = turn.world, request.run
-    if passing.possible.get(run.uid) is run:
+    if walk.possible.get(run.uid) is run:
         return None
     is_sweep = run.spec.gang is Gang.GROUP
     placement = (
@@ -380,11 +378,11 @@ def _never(
     size = turn.gang_bytes_at_most(run, placement)
     if turn.is_too_large(size):
         return _too_large(turn, size)
-    empty = passing.empty_accounts(turn)
+    empty = walk.empty_accounts(turn)
     never = never_fits(world, request) or never_paid(world, request, empty, now=turn.now)
     asked = refused.payers_asked
     if never is None and all(has_ample_hours(world, request, key, now=turn.now) for key in asked):
-        passing.possible[run.uid] = run
+        walk.possible[run.uid] = run
     return never
 
 

@@ -14,10 +14,10 @@ from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import admit
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation
-from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.funding.funded import why_unpaid
 from leasehold.core.policy import CutPolicy
 from leasehold.core.preemption.overdraft import cut_shared, refinance_order
-from leasehold.core.preemption.resolve import is_going
+from leasehold.core.preemption.resolve import counts_as_gone
 from leasehold.core.preemption.victims import Cuts, Seeder
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import Instant
@@ -25,9 +25,6 @@ from leasehold.core.verdicts import Admitted, Covered
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
-
-# What the run then has: a placement, or that its site is paid for. None: it does not start.
-Then = Callable[[Collection[str]], Admitted | None]
 
 
 class FamilySettlement(Record):
@@ -40,7 +37,7 @@ class FamilySettlement(Record):
     deficit: int = 0  # GPUs of those that end
 
 
-def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -> tuple[str, ...]:
+def leases_to_give_back(turn: Turn, request: StartRequest, walk: QueuePass) -> tuple[str, ...]:
     """The shared leases in its owner's envelopes, if they are why those do not pay now (Q6)."""
     world, now = turn.world, turn.now
     if world.policy.cuts is CutPolicy.NEVER:
@@ -50,10 +47,10 @@ def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -
         return ()
     mine = {each.key for each in _own_envelopes(world, request)}
     others = tuple(sorted(key for key in world.envelopes if key not in mine))
-    where = passing.could_hold(turn, request)
+    where = walk.could_hold(turn, request)
 
     def is_paid(returned: Collection[str]) -> bool:
-        unpaid = nobody_pays(
+        unpaid = why_unpaid(
             world,
             request,
             turn.calendar,
@@ -61,7 +58,7 @@ def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -
             now=now,
             rooms=where,
             returned=returned,
-            but=others,
+            except_for=others,
         )
         return unpaid is None
 
@@ -96,14 +93,14 @@ def _rehearse(
 ) -> FamilySettlement | None:
     """The caller must hold an open what-if."""
     world = turn.world
-    money = _Money(world, now)
+    trial = _TrialPayers(world, now)
     for name in sorted(world.ending):
-        if is_going(world.leases[name], now):
-            money.end(world.leases[name])
+        if counts_as_gone(world.leases[name], now):
+            trial.end(world.leases[name])
 
     def plan() -> Admitted | None:
         answer = admit(
-            world, request, turn.calendar, start=now, now=now, gone=frozenset(money.gone)
+            world, request, turn.calendar, start=now, now=now, gone=frozenset(trial.gone)
         )
         return answer if isinstance(answer, Admitted) else None
 
@@ -115,19 +112,19 @@ def _rehearse(
         if fits():
             break
         claims = (claim for each in turn.calendar.claims.values() for claim in each)
-        covered = payer_beside(world, lease, claims, now=now, but=own)
+        covered = payer_beside(world, lease, claims, now=now, except_for=own)
         if covered is not None:
-            money.move(lease, covered)
+            trial.move(lease, covered)
             moved.append((lease, covered))
     cuts = None
     if not fits():
-        left = tuple(lease for lease in shared if lease.name not in money.moved)
+        left = tuple(lease for lease in shared if lease.name not in trial.moved)
         cuts = cut_shared(
             world,
             left,
             fits,
-            end=money.end,
-            restore=money.restore,
+            end=trial.end,
+            restore=trial.restore,
             seeder=seeder,
             now=now,
         )
@@ -135,8 +132,8 @@ def _rehearse(
             return None
         for cut in cuts.kept:
             for lease in cut.ends.values():
-                if lease.name not in money.gone:
-                    money.end(lease)
+                if lease.name not in trial.gone:
+                    trial.end(lease)
     # A draw takes a whole run, and a spare its filler: what of them others were to pay for ends.
     ended = {name for cut in (cuts.kept if cuts else ()) for name in cut.ends}
     paid = (lease.payer for cut in (cuts.kept if cuts else ()) for lease in cut.leases)
@@ -149,7 +146,7 @@ def _rehearse(
     )
 
 
-class _Money:
+class _TrialPayers:
     """In the rehearsal: who pays for leases, and which have ended."""
 
     def __init__(self, world: World, now: Instant) -> None:

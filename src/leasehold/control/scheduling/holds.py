@@ -18,7 +18,7 @@ from leasehold.core.facts import Gang, Record, Run
 from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import can_pay
 from leasehold.core.placement.pack import try_pack
-from leasehold.core.preemption.resolve import PlannedSite, let_go
+from leasehold.core.preemption.resolve import PlannedSite, free_ending_leases
 from leasehold.core.requests import StartRequest
 from leasehold.core.reservations import HeldMoney, Reservation
 from leasehold.core.resolutions import Resolution
@@ -188,7 +188,7 @@ def still_paid(turn: Turn, hold: Hold, request: StartRequest) -> bool:
     """Return whether the held payers can pay, now or once ending leases are gone."""
     world = turn.world
     with world.what_if.opened():
-        let_go(world, now=turn.now)
+        free_ending_leases(world, now=turn.now)
         return _pays(turn, hold, request)
 
 

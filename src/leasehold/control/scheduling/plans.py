@@ -19,7 +19,7 @@ from leasehold.core.calendar.outlook import leases_ended_by
 from leasehold.core.facts import EnvelopeKey, Record, Relation, Run
 from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import can_pay, cover
-from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.funding.funded import why_unpaid
 from leasehold.core.policy import CutPolicy
 from leasehold.core.preemption.odds import Preview, preview
 from leasehold.core.preemption.resolve import PlannedSite
@@ -65,13 +65,13 @@ class Plan(Record):
 
 
 def plan_for(
-    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass, *, is_first: bool
+    turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass, *, is_first: bool
 ) -> Plan | None:
     """`is_first`: of a whole run, or of the groups that a sweep lacks of its minimum. The other
     groups of a sweep are planned by Q4 alone. None: no start is known."""
     old = _standing(turn, request.run) if is_first else None
-    family = leases_to_give_back(turn, request, passing) if is_first else ()
-    plan = _plan(turn, request, refused, passing, old=old, family=family, is_first=is_first)
+    family = leases_to_give_back(turn, request, walk) if is_first else ()
+    plan = _plan(turn, request, refused, walk, old=old, family=family, is_first=is_first)
     if not family:
         return plan
     known = old.by_family if old is not None else 0
@@ -98,7 +98,7 @@ def _plan(
     turn: Turn,
     request: StartRequest,
     refused: Refused,
-    passing: QueuePass,
+    walk: QueuePass,
     *,
     old: Reservation | None,
     family: tuple[str, ...],
@@ -110,46 +110,46 @@ def _plan(
     first = since + max(policy.patience, policy.activation_lead)
     may_cut = is_first and not request.run.spec.opportunistic
     by_cuts = old.by_cuts if old is not None else 0
-    known, asked = _known_start(turn, request, refused, passing, old)
+    known, asked = _known_start(turn, request, refused, walk, old)
     is_late = known is not None and may_cut and known.held_from > latest
-    if is_late and _is_paid(turn, request, passing, at=max(latest, now)):  # it lacks GPUs (Q4)
+    if is_late and _is_paid(turn, request, walk, at=max(latest, now)):  # it lacks GPUs (Q4)
         known, first = None, max(latest, since + policy.activation_lead)
     if known is not None and (not by_cuts or known.held_from < by_cuts):
         return replace(known, by_cuts=by_cuts, asked=asked)
     if not may_cut:
         return None
     if known is None and refused.reason.is_about_money:
-        is_paid, asked_later = _is_paid_some_time(turn, request, passing, family)
+        is_paid, asked_later = _is_paid_some_time(turn, request, walk, family)
         asked |= asked_later
         if not is_paid:
             return replace(_short_of_money(turn, request, first), asked=asked)
-    by_preemption = _by_cuts(turn, request, passing, old=old, family=family, first=first)
+    by_preemption = _by_cuts(turn, request, walk, old=old, family=family, first=first)
     return replace(by_preemption, asked=asked)
 
 
-def _is_paid(turn: Turn, request: StartRequest, passing: QueuePass, *, at: Instant) -> bool:
-    unpaid = nobody_pays(
+def _is_paid(turn: Turn, request: StartRequest, walk: QueuePass, *, at: Instant) -> bool:
+    unpaid = why_unpaid(
         turn.world,
         request,
         turn.calendar,
         at=at,
         now=turn.now,
-        rooms=passing.could_hold(turn, request),
+        rooms=walk.could_hold(turn, request),
     )
     return unpaid is None
 
 
 def _is_paid_some_time(
-    turn: Turn, request: StartRequest, passing: QueuePass, family: tuple[str, ...]
+    turn: Turn, request: StartRequest, walk: QueuePass, family: tuple[str, ...]
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
     """Return whether it has payers at an instant that is known, and the envelopes asked."""
     return is_ever_paid(
         turn.world,
         request,
         turn.calendar,
-        outlook=passing.outlook_for(turn, request),
+        outlook=walk.outlook_for(turn, request),
         now=turn.now,
-        rooms=passing.could_hold(turn, request),
+        rooms=walk.could_hold(turn, request),
         returned=family,
     )
 
@@ -158,28 +158,28 @@ def _is_paid_some_time(
 
 
 def _known_start(
-    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass, old: Reservation | None
+    turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass, old: Reservation | None
 ) -> tuple[Plan | None, frozenset[EnvelopeKey]]:
     """The first instant at which it fits, and the envelopes that were asked to pay before it; the
     plan that it has stands unless it fits earlier."""
     world, run = turn.world, request.run
     stands = old is not None and _stands(turn, request, old)
     not_after = old.held_from if stands and old is not None else FOREVER
-    not_before, asked = passing.not_before(turn, run)
+    not_before, asked = walk.not_before(turn, run)
     found = Forecast(known=None)
     if not_before < not_after:
         found = forecast(
             world,
             request,
             turn.calendar,
-            outlook=passing.outlook_for(turn, request),
+            outlook=walk.outlook_for(turn, request),
             refused=refused,
             now=turn.now,
             not_before=not_before,
             not_after=not_after,
         )
     known, asked = found.known, asked | found.asked
-    passing.note_start(turn, run, known.at if known else max(not_before, not_after), asked)
+    walk.note_start(turn, run, known.at if known else max(not_before, not_after), asked)
     if known is not None:
         plan = Plan(
             starts=known.at,
@@ -291,7 +291,7 @@ def _claimable(turn: Turn, request: StartRequest) -> tuple[HeldMoney, ...]:
 def _by_cuts(
     turn: Turn,
     request: StartRequest,
-    passing: QueuePass,
+    walk: QueuePass,
     *,
     old: Reservation | None,
     family: tuple[str, ...],
@@ -300,7 +300,7 @@ def _by_cuts(
     world, now, lead = turn.world, turn.now, turn.world.policy.activation_lead
     waits = Plan(starts=first, confidence=Confidence.CUTS)
     if world.policy.cuts is not CutPolicy.LOTTERY:
-        return _kept_site(turn, request, passing, old, waits)
+        return _kept_site(turn, request, walk, old, waits)
     announced = old.by_cuts if old is not None else 0
     if not announced and now < first - lead:
         return waits
@@ -312,20 +312,20 @@ def _by_cuts(
             kept = Site(places=old.held_places, money=old.held_money, domains=old.domains)
             plan = _on_site(kept, starts=announced)
             is_foreseen = bool(old.odds) or request.run.uid in world.memory.foreseen
-            if is_foreseen or not passing.may_sample(turn):
+            if is_foreseen or not walk.may_sample(turn):
                 return plan
             return replace(plan, preview=_preview(turn, request, kept, announced, lambda: True))
         within = old.domains if old.is_site else ()
         site = _choose(turn, request, at, returned=family, within=within)
         if site is not None:
-            return _on(turn, request, site, passing, starts=announced)
+            return _on(turn, request, site, walk, starts=announced)
     first = max(first, now + lead)
     later = set(protections_ending(world, first))
     later.update(at for at in _instants(turn, request) if at > first)
     for at in (first, *sorted(later)):
         site = _choose(turn, request, at, returned=family)
         if site is not None:
-            return _on(turn, request, site, passing, starts=at)
+            return _on(turn, request, site, walk, starts=at)
     return replace(waits, state=State.BLOCKED)
 
 
@@ -342,11 +342,9 @@ def _choose(
     )
 
 
-def _on(
-    turn: Turn, request: StartRequest, site: Site, passing: QueuePass, *, starts: Instant
-) -> Plan:
+def _on(turn: Turn, request: StartRequest, site: Site, walk: QueuePass, *, starts: Instant) -> Plan:
     """A start by cuts on this site, with its odds."""
-    seen = _preview(turn, request, site, starts, lambda: passing.may_sample(turn))
+    seen = _preview(turn, request, site, starts, lambda: walk.may_sample(turn))
     return replace(_on_site(site, starts=starts), preview=seen)
 
 
@@ -414,7 +412,7 @@ def _site_stands(
 
 
 def _kept_site(
-    turn: Turn, request: StartRequest, passing: QueuePass, old: Reservation | None, waits: Plan
+    turn: Turn, request: StartRequest, walk: QueuePass, old: Reservation | None, waits: Plan
 ) -> Plan:
     """Q10: without cuts, the first run in a domain that has waited enough keeps its site."""
     world, now = turn.world, turn.now
@@ -428,9 +426,9 @@ def _kept_site(
         places, money = site.places, site.money
     nodes = world.fleet.nodes
     domains = {nodes[name].node.domain for name, _ in places}
-    if not places or domains & passing.kept_domains:
+    if not places or domains & walk.kept_domains:
         return waits
-    passing.kept_domains |= domains
+    walk.kept_domains |= domains
     return replace(waits, held_from=now, places=places, money=money, is_site=True, is_kept=True)
 
 

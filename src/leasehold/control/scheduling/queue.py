@@ -14,8 +14,8 @@ from leasehold.control.reservations import announced, block, cancel_reservation,
 from leasehold.control.scheduling.activation import (
     Due,
     activate_due,
+    apply_settlement,
     finish_activations,
-    give_back,
     hold_plan,
 )
 from leasehold.control.scheduling.consider import (
@@ -32,7 +32,7 @@ from leasehold.control.scheduling.consider import (
 )
 from leasehold.control.scheduling.holds import enter_hold, enter_holds, give_up, hold_of
 from leasehold.control.scheduling.plans import Plan
-from leasehold.control.scheduling.queue_pass import QueuePass, told_place
+from leasehold.control.scheduling.queue_pass import QueuePass, refused_with_place
 from leasehold.control.scheduling.requests import next_attempts
 from leasehold.control.scheduling.standing_plans import (
     StandingPlan,
@@ -49,7 +49,7 @@ from leasehold.core.units import format_instant, plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
-_OF_ROOM = frozenset(str(each) for each in Refusal if each.is_about_room)
+_ABOUT_ROOM = frozenset(str(each) for each in Refusal if each.is_about_room)
 
 
 def walk_queue(turn: Turn) -> None:
@@ -59,19 +59,19 @@ def walk_queue(turn: Turn) -> None:
     enter_holds(turn)
     if finish_activations(turn):
         return
-    passing = QueuePass(world.policy, world.memory.alike, world.memory.kept(Supply))
+    walk = QueuePass(world.policy, world.memory.alike, world.memory.kept(Supply))
     standing = world.memory.kept(StandingPlans)
-    standing.begin(turn, passing)
+    standing.begin(turn, walk)
     due: list[Due] = []
     for run in in_order(world, world.work.pending):
         if run.uid in turn.left_alone:
             continue
         stands = standing.of(run)
         if stands is not None and not turn.is_strict:
-            _let_stand(turn, run, stands, passing)
+            _let_stand(turn, run, stands, walk)
             continue
         turn.about = run.uid
-        verdict, has_freed = _consider(turn, run, passing, due)
+        verdict, has_freed = _consider(turn, run, walk, due)
         standing.note(run, verdict)
         if stands is not None:
             assert_same(run, stands, verdict)
@@ -84,24 +84,22 @@ def walk_queue(turn: Turn) -> None:
         activate_due(turn, due)
 
 
-def _let_stand(turn: Turn, run: Run, stands: StandingPlan, passing: QueuePass) -> None:
+def _let_stand(turn: Turn, run: Run, stands: StandingPlan, walk: QueuePass) -> None:
     """Take its place in the queue and on the calendar as in the walk before."""
     verdict = stands.verdict
-    place = passing.take_place(run, verdict.refused)
+    place = walk.take_place(run, verdict.refused)
     if isinstance(verdict, InQueue):
-        _tell_place(turn, run, replace(verdict, place=place))
+        _report_place(turn, run, replace(verdict, place=place))
         return
     assert verdict.plan is not None, run.key
     turn.calendar.enter(run.uid, *stands.lines)
     _wake_for(turn, verdict.plan)
 
 
-def _consider(
-    turn: Turn, run: Run, passing: QueuePass, due: list[Due]
-) -> tuple[Verdict | None, bool]:
+def _consider(turn: Turn, run: Run, walk: QueuePass, due: list[Due]) -> tuple[Verdict | None, bool]:
     """Return the last verdict, and whether something became free that runs ahead have not seen:
     then the queue is walked again."""
-    verdict = consider(turn, run, passing)
+    verdict = consider(turn, run, walk)
     while verdict is not None:
         _note_binds(turn, run, verdict)
         left = _apply(turn, run, verdict, due)
@@ -112,7 +110,7 @@ def _consider(
             return verdict, True
         if not left:
             break
-        verdict = consider(turn, run, passing, left=left)
+        verdict = consider(turn, run, walk, left=left)
     return verdict, False
 
 
@@ -140,9 +138,9 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
             _refuse(turn, run, verdict.refused)
             _write_plans(turn, run, verdict, due)
         case StartsByFamilyRule():
-            _take_back(turn, run, verdict)
+            _start_by_family_rule(turn, run, verdict)
         case InQueue():
-            _tell_place(turn, run, verdict)
+            _report_place(turn, run, verdict)
             if not verdict.is_like_another:
                 cancel_reservation(turn, run, turn.world.memory.refusals[run.uid].remedy)
         case WaitsForHold():
@@ -211,7 +209,7 @@ def _reserve(turn: Turn, request: StartRequest, refused: Refused, plan: Plan) ->
         turn.tell("Run", request.run.key, NoticeReason.RESERVED, word)
         old = announced(turn, request.run) if old is None else replace(old, since=turn.now)
     new = reservation_for(turn.world, refused, plan, old)
-    if old.reason in _OF_ROOM and new.reason in _OF_ROOM:
+    if old.reason in _ABOUT_ROOM and new.reason in _ABOUT_ROOM:
         new = replace(new, reason=old.reason)
     if is_new or replace(new, message=old.message, remedies=old.remedies) != old:
         turn.reserve(new)
@@ -282,16 +280,16 @@ def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
         turn.tell("Run", run.key, refused.reason, refused.remedy)
 
 
-def _tell_place(turn: Turn, run: Run, verdict: InQueue) -> None:
+def _report_place(turn: Turn, run: Run, verdict: InQueue) -> None:
     """Its status has its place; an event is worth only why it waits."""
     memory, refused, place = turn.world.memory, verdict.refused, verdict.place
     known, *before = memory.behind.get(run.uid, (None, 0, 0))
     if known is refused and before == [place.mine, place.total]:
         return
-    told = told_place(refused, place, run)
+    reported = refused_with_place(refused, place, run)
     if known is None or known.essence != refused.essence:
-        turn.tell("Run", run.key, refused.reason, told.remedy)
-    memory.tell_place(run.uid, refused, told, (place.mine, place.total))
+        turn.tell("Run", run.key, refused.reason, reported.remedy)
+    memory.note_place(run.uid, refused, reported, (place.mine, place.total))
     turn.touched[run.uid] = None
 
 
@@ -337,13 +335,13 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
                 )
 
 
-def _take_back(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
+def _start_by_family_rule(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
     """O5: the family's leases move or end; the run starts at once, or when they have ended."""
     found, taken = present(turn.world, run), verdict.taken
     assert found is not None, run.key
     assert taken.plan is not None, run.key
     subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
-    give_back(turn, verdict.request, taken, subject)
+    apply_settlement(turn, verdict.request, taken, subject)
     turn.again = True
     if taken.cuts is None and not turn.world.ending:
         _start(turn, run, taken.plan, verdict.request.placement.groups)

@@ -22,8 +22,8 @@ from leasehold.core.world.alike import EqualRuns, EqualRunsIndex
 
 _SAMPLES_PER_SECOND = 4
 _EXACT = 16  # the first places in the queue that are told about
-_State = tuple[int, ...]
-_Floor = tuple[Instant, frozenset[EnvelopeKey], _State, _State]
+_StateKey = tuple[int, ...]
+_Floor = tuple[Instant, frozenset[EnvelopeKey], _StateKey, _StateKey]
 _UNKNOWN: _Floor = (0, frozenset(), (), ())
 
 
@@ -46,7 +46,7 @@ class PlaceInQueue(Record):
         )
 
 
-def told_place(refused: Refused, place: PlaceInQueue, run: Run) -> Refused:
+def refused_with_place(refused: Refused, place: PlaceInQueue, run: Run) -> Refused:
     """The same refusal for a run that is not planned."""
     return replace(refused, remedy=f"{refused.remedy}; {place.words(run.spec.owner)}")
 
@@ -92,7 +92,7 @@ class QueuePass:
         self._money = _Depth(
             policy.reservation_money_depth_per_owner, policy.reservation_money_depth
         )
-        self._answers: dict[EqualRuns, tuple[_State, Refused]] = {}
+        self._answers: dict[EqualRuns, tuple[_StateKey, Refused]] = {}
         self._floors: dict[EqualRuns, _Floor] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}
         self.supply = supply or Supply()
@@ -127,7 +127,7 @@ class QueuePass:
         """The refusal of a run just like it, if nothing has changed since, and the run has nothing
         of its own that could make a difference."""
         known = self._answers.get(self._alike.likeness(run))
-        if known is None or known[0] != _state(turn) or not is_plain(turn, run):
+        if known is None or known[0] != _state_key(turn) or not is_plain(turn, run):
             return None
         return known[1]
 
@@ -135,20 +135,20 @@ class QueuePass:
         """Keep the refusal of a plain run for those behind it that are alike."""
         likeness = self._alike.likeness(run)
         settled = likeness.settle(refused)
-        self._answers[likeness] = (_state(turn), settled)
+        self._answers[likeness] = (_state_key(turn), settled)
         return settled
 
     def not_before(self, turn: Turn, run: Run) -> tuple[Instant, frozenset[EnvelopeKey]]:
         """No run is planned before one just like it that is ahead, as long as nothing became
         free. Return that start, and the envelopes that were asked to pay before it."""
-        at, asked, let_go, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
-        holds = state == _state(turn) if at == FOREVER else let_go == _let_go(turn)
-        return (at, asked) if holds and _has_no_past(turn, run) else (0, frozenset())
+        at, asked, freed, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
+        holds = state == _state_key(turn) if at == FOREVER else freed == _freed_key(turn)
+        return (at, asked) if holds and _is_unstarted_gang(turn, run) else (0, frozenset())
 
     def note_start(self, turn: Turn, run: Run, at: Instant, asked: frozenset[EnvelopeKey]) -> None:
         """Keep that it cannot start before `at`; FOREVER: at no instant that is known."""
-        if _has_no_past(turn, run):
-            floor = at, asked, _let_go(turn), _state(turn)
+        if _is_unstarted_gang(turn, run):
+            floor = at, asked, _freed_key(turn), _state_key(turn)
             self._floors[self._alike.likeness(run)] = floor
 
     # What costs much.
@@ -223,17 +223,17 @@ def _about(number: int) -> int:
     return number if number < _EXACT else number >> (step := number.bit_length() - 3) << step
 
 
-def _state(turn: Turn) -> _State:
+def _state_key(turn: Turn) -> _StateKey:
     """The same as long as nothing was started, ended or entered in this turn."""
     return turn.opened, turn.released, turn.calendar.changes
 
 
-def _let_go(turn: Turn) -> _State:
+def _freed_key(turn: Turn) -> _StateKey:
     """The same as long as nothing became free."""
     return turn.released, turn.calendar.releases
 
 
-def _has_no_past(turn: Turn, run: Run) -> bool:
+def _is_unstarted_gang(turn: Turn, run: Run) -> bool:
     return run.uid not in turn.world.books and run.spec.gang is Gang.RUN
 
 
@@ -241,7 +241,7 @@ def is_plain(turn: Turn, run: Run) -> bool:
     """Whether it waits for its first start, whole, without a reservation."""
     world, uid = turn.world, run.uid
     return (
-        _has_no_past(turn, run)
+        _is_unstarted_gang(turn, run)
         and not (run.spec.stop or run.deleting)
         and uid not in turn.quarantined
         and uid not in world.memory.blocked_binds

@@ -30,7 +30,7 @@ from leasehold.core.world.world import World
 
 Domain = tuple[str, str]  # flavor and domain
 Lines = tuple[tuple[Entry, ...], tuple[Claim, ...]]  # what a run has on the calendar
-_NOTHING: Lines = ((), ())
+_NO_LINES: Lines = ((), ())
 
 
 class StandingPlan:
@@ -79,7 +79,7 @@ class StandingPlan:
         self.seen = seen  # the newest change that it stands beside
 
 
-class _Noted:
+class _ChangeNumbers:
     """Changes by what they are about, each with its number."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ class StandingPlans:
     def __init__(self) -> None:
         self._known: dict[Uid, StandingPlan] = {}
         self._lines: dict[Uid, Lines] = {}  # of each run, when it was last considered
-        self._of_leases = _Noted()  # concern every run
-        self._of_entries = _Noted()  # concern the runs behind in the same walk
+        self._lease_changes = _ChangeNumbers()  # concern every run
+        self._entry_changes = _ChangeNumbers()  # concern the runs behind in the same walk
         self._possible: dict[Uid, Run] = {}  # runs that could start if nothing else ran (Q11)
         self._number = 0
         self._begun = 0
@@ -111,9 +111,9 @@ class StandingPlans:
         self._turn: Turn
         self._passing: QueuePass
 
-    def begin(self, turn: Turn, passing: QueuePass) -> None:
+    def begin(self, turn: Turn, walk: QueuePass) -> None:
         """Take what has changed since the last walk."""
-        self._turn, self._passing = turn, passing
+        self._turn, self._passing = turn, walk
         world = turn.world
         is_other = (self._policy, self._is_trusted) != (world.policy, turn.time_trusted)
         if is_other or not self._edges[0] <= turn.now < self._edges[1]:
@@ -121,8 +121,8 @@ class StandingPlans:
             self._policy, self._is_trusted = world.policy, turn.time_trusted
             self._edges = turn.now, _next_edge(world, turn.now)
         self.catch_up()
-        passing.catch_up = self.catch_up_in_walk
-        passing.possible = self._possible
+        walk.catch_up = self.catch_up_in_walk
+        walk.possible = self._possible
         self._begun = self._number
         gone = [uid for uid in self._lines if uid not in world.work.pending]
         for uid in gone:
@@ -133,8 +133,8 @@ class StandingPlans:
             self._compare_lines(uid)
 
     def end(self) -> None:
-        self._of_entries.clear(self._number)
-        self._of_leases.clear(self._begun)
+        self._entry_changes.clear(self._number)
+        self._lease_changes.clear(self._begun)
 
     def catch_up(self) -> None:
         """Take what has changed in the World, also in this very walk."""
@@ -154,13 +154,13 @@ class StandingPlans:
 
     def _note(self, changes: Changes) -> None:
         self._number += 1
-        table, number = self._of_leases, self._number
+        table, number = self._lease_changes, self._number
         table.nodes.update(dict.fromkeys(changes.nodes, number))
         table.payers.update(dict.fromkeys(changes.payers, number))
         for name in changes.nodes:
             self._note_domain(table, name)
 
-    def _note_domain(self, table: _Noted, name: str) -> None:
+    def _note_domain(self, table: _ChangeNumbers, name: str) -> None:
         state = self._turn.world.fleet.nodes.get(name)
         if state is not None:
             table.domains[(state.node.flavor, state.node.domain)] = self._number
@@ -171,7 +171,7 @@ class StandingPlans:
         if not entries and not claims:
             return
         self._number += 1
-        table = self._of_entries
+        table = self._entry_changes
         for entry in entries:
             table.nodes[entry.node] = self._number
             self._note_domain(table, entry.node)
@@ -181,11 +181,11 @@ class StandingPlans:
     def _compare_lines(self, uid: Uid) -> Lines:
         """Note how the entries of a run differ from those that it had when last considered."""
         lines = self._turn.calendar.lines_of(uid)
-        before = self._lines.get(uid, _NOTHING)
+        before = self._lines.get(uid, _NO_LINES)
         if lines != before:
             self._note_lines(before)
             self._note_lines(lines)
-        if lines == _NOTHING:
+        if lines == _NO_LINES:
             self._lines.pop(uid, None)
         else:
             self._lines[uid] = lines
@@ -215,8 +215,8 @@ class StandingPlans:
             and (
                 known.seen == self._number
                 or not (
-                    self._concerns(known, self._of_leases)
-                    or self._concerns(known, self._of_entries)
+                    self._concerns(known, self._lease_changes)
+                    or self._concerns(known, self._entry_changes)
                 )
             )
             and self._has_its_place(run, known.verdict)
@@ -227,7 +227,7 @@ class StandingPlans:
         is_full = self._passing.is_full(run, verdict.refused)
         return is_full == isinstance(verdict, InQueue)
 
-    def _concerns(self, known: StandingPlan, table: _Noted) -> bool:
+    def _concerns(self, known: StandingPlan, table: _ChangeNumbers) -> bool:
         seen = known.seen
         for payer, number in table.payers.items():
             if number > seen and payer in known.payers:

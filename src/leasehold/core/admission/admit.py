@@ -62,13 +62,15 @@ def admit(
         return no_such_flavor(request.placement)
     with world.what_if.opened():
         as_found_by(world, request, calendar, start=start, gone=gone)
-        answer: Admitted | Refused | None = _elsewhere(world, request, locations, start, now)
+        answer: Admitted | Refused | None = _without_rejecting_nodes(
+            world, request, locations, start, now
+        )
         funded: list[Location] = []
         if answer is None:
             request = _in_its_domain(world, request, locations, start=start, now=now)
             answer, funded = _admit(world, request, locations, start, now)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
-        return _held_or(world, request, funded, answer)
+        return _explain_lack_of_place(world, request, funded, answer)
     return answer
 
 
@@ -125,18 +127,18 @@ def as_found_by(
     world.fleet.tolerate(request.run.spec.tolerations)
     end = min(FOREVER, start + request.in_the_way)
     uid = request.run.uid
-    return calendar.apply(world, uid, span=request.limit, start=start, end=end, gone=gone)
+    return calendar.apply(world, uid, limit=request.limit, start=start, end=end, gone=gone)
 
 
-def _elsewhere(
+def _without_rejecting_nodes(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
     """Admit without the nodes that rejected a bind, wherever they are (P3); None if that fails."""
-    shunned = [name for name in request.placement.last if name in world.fleet.nodes]
-    if not shunned:
+    rejecting = [name for name in request.placement.last if name in world.fleet.nodes]
+    if not rejecting:
         return None
     with world.what_if.opened():
-        for name in shunned:
+        for name in rejecting:
             world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
         request = _in_its_domain(world, request, locations, start=start, now=now)
         answer, _ = _admit(world, request, locations, start, now)
@@ -166,14 +168,14 @@ def no_such_flavor(placement: PlacementRequest) -> Refused:
     )
 
 
-def _held_or(
+def _explain_lack_of_place(
     world: World, request: StartRequest, locations: list[Location], refused: Refused
 ) -> Refused:
     with world.what_if.opened():
         world.fleet.tolerate(request.run.spec.tolerations)
         unheld = pack(world, request.placement, locations) if locations else refused
     if isinstance(unheld, Refused):  # held GPUs are not what it lacks
-        return _as_asked(unheld, refused.trace, refused.elsewhere)
+        return _with_trace(unheld, refused.trace, refused.elsewhere)
     return replace(held(request.placement, refused.trace), elsewhere=refused.elsewhere)
 
 
@@ -201,10 +203,10 @@ def _admit(
         else:
             refusals.append(answer)
     paid = [location for location, _ in funded]
-    at_home = bool(request.placement.own_domains)
-    plan = _one_place(world, _at_home(request) if at_home else request, funded)
-    apart = at_home or (len(locations) > 1 and len(request.placement.groups) > 1)
-    if plan is None and request.placement.spread and apart:
+    has_own_domains = bool(request.placement.own_domains)
+    plan = _in_one_location(world, _in_own_domains(request) if has_own_domains else request, funded)
+    may_split = has_own_domains or (len(locations) > 1 and len(request.placement.groups) > 1)
+    if plan is None and request.placement.spread and may_split:
         plan = _group_by_group(world, request, locations, start, now)
     if plan is not None:
         return plan, paid
@@ -214,10 +216,10 @@ def _admit(
     assert isinstance(short, Refused)
     trace = sorted(funded, key=preference)[0][1].trace
     asked = {step.envelope for each in refusals for step in each.trace}
-    return _as_asked(short, trace, tuple(sorted(asked))), paid
+    return _with_trace(short, trace, tuple(sorted(asked))), paid
 
 
-def _at_home(request: StartRequest) -> StartRequest:
+def _in_own_domains(request: StartRequest) -> StartRequest:
     """Return the request limited to one of the domains that the run already uses."""
     placement = request.placement
     home = tuple(
@@ -251,14 +253,14 @@ def _covers(
     return found
 
 
-def _as_asked(
+def _with_trace(
     refused: Refused, trace: tuple[CoverStep, ...], elsewhere: tuple[EnvelopeKey, ...]
 ) -> Refused:
     helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
     return replace(refused, trace=trace, time_may_help=helps, elsewhere=elsewhere)
 
 
-def _one_place(
+def _in_one_location(
     world: World, request: StartRequest, funded: list[tuple[Location, Covered]]
 ) -> Admitted | None:
     """Return a plan for everything at one location: the best-paid one, among equals with least
@@ -305,16 +307,16 @@ def _group_by_group(
     Domains that the run already uses come before all others. If some group finds no place, groups
     before it make way: each takes the best place that leaves one for the others.
     """
-    seating = _GroupPlacement(world, request, locations, start=start, now=now)
+    placing = _GroupPlacement(world, request, locations, start=start, now=now)
     with world.what_if.opened():
-        found = seating.seat_all()
+        found = placing.place_all_greedily()
     if (
         found is None
         and len(locations) > 1
-        and fits(world, _anywhere(request.placement), locations)
+        and fits(world, _in_any_domain(request.placement), locations)
     ):
         with world.what_if.opened():
-            found = seating.seat_all_somehow()
+            found = placing.place_all_by_search()
     if found is None:
         return None
     parts: dict[Location, list[Covered]] = {}
@@ -325,8 +327,8 @@ def _group_by_group(
     return Admitted(covered=covered_by, packed=Packed(places=places))
 
 
-_Seat = tuple[Location, Covered, Packed]  # of one group
-_SEATS_TRIED_MAX = 256  # bound on the search for places of all groups
+_GroupPlace = tuple[Location, Covered, Packed]  # of one group
+_PLACES_TRIED_MAX = 256  # bound on the search for places of all groups
 
 
 class _GroupPlacement:
@@ -345,53 +347,53 @@ class _GroupPlacement:
         self._locations = locations
         self._start, self._now = start, now
         self._borrowed = request.borrowed_already
-        self._left = _SEATS_TRIED_MAX
+        self._tries_left = _PLACES_TRIED_MAX
         # counts of groups per location from which no solution was found
-        self._in_vain: set[tuple[int, ...]] = set()
+        self._dead_ends: set[tuple[int, ...]] = set()
 
-    def seat_all(self) -> list[_Seat] | None:
+    def place_all_greedily(self) -> list[_GroupPlace] | None:
         """Give each group its best place; None if some group finds none."""
-        found: list[_Seat] = []
+        found: list[_GroupPlace] = []
         for group in self._request.placement.groups:
-            seat = self._best(group, self._locations)
-            if seat is None:
+            chosen = self._best(group, self._locations)
+            if chosen is None:
                 self._borrowed = self._request.borrowed_already
                 return None
-            self._sit_down(seat)
-            found.append(seat)
+            self._occupy(chosen)
+            found.append(chosen)
         return found
 
-    def seat_all_somehow(self) -> list[_Seat] | None:
+    def place_all_by_search(self) -> list[_GroupPlace] | None:
         """Give each group the best place that leaves one for the groups after it; None if there
         is none."""
-        return self._seat_the_rest([])
+        return self._place_rest([])
 
-    def _seat_the_rest(self, before: list[_Seat]) -> list[_Seat] | None:
+    def _place_rest(self, before: list[_GroupPlace]) -> list[_GroupPlace] | None:
         groups = self._request.placement.groups
         if len(before) == len(groups):
             return before
-        counts = tuple(sum(seat[0] == each for seat in before) for each in self._locations)
-        if counts in self._in_vain or self._left <= 0:
+        counts = tuple(sum(chosen[0] == each for chosen in before) for each in self._locations)
+        if counts in self._dead_ends or self._tries_left <= 0:
             return None
         others = list(self._locations)
         while others:
-            self._left -= 1
-            seat = self._best(groups[len(before)], others)
-            if seat is None:
+            self._tries_left -= 1
+            chosen = self._best(groups[len(before)], others)
+            if chosen is None:
                 break
             borrowed = self._borrowed
             with self._world.what_if.opened() as trial:
-                self._sit_down(seat)
-                found = self._seat_the_rest([*before, seat])
+                self._occupy(chosen)
+                found = self._place_rest([*before, chosen])
                 if found is not None:
                     trial.keep()
                     return found
             self._borrowed = borrowed
-            others.remove(seat[0])
-        self._in_vain.add(counts)
+            others.remove(chosen[0])
+        self._dead_ends.add(counts)
         return None
 
-    def _best(self, group: int, locations: list[Location]) -> _Seat | None:
+    def _best(self, group: int, locations: list[Location]) -> _GroupPlace | None:
         return _one_group(
             self._world,
             self._request,
@@ -402,15 +404,15 @@ class _GroupPlacement:
             borrowed=self._borrowed,
         )
 
-    def _sit_down(self, seat: _Seat) -> None:
+    def _occupy(self, chosen: _GroupPlace) -> None:
         world, request = self._world, self._request
-        claims = claim_on_top(world, request, seat[1], start=self._start)
+        claims = claim_on_top(world, request, chosen[1], start=self._start)
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)
-        for pod in seat[2].places:
+        for pod in chosen[2].places:
             world.fleet.plan_pod(pod.node, shape_of(request.placement))
 
 
-def _anywhere(placement: PlacementRequest) -> PlacementRequest:
+def _in_any_domain(placement: PlacementRequest) -> PlacementRequest:
     return replace(placement, own_domains=())
 
 
@@ -432,10 +434,10 @@ def _one_group(
         covered = cover(world, ask, now=now)
         if isinstance(covered, Covered):
             funded.append((location, covered))
-    found = _one_place(world, _at_home(alone), funded) if single.own_domains else None
+    found = _in_one_location(world, _in_own_domains(alone), funded) if single.own_domains else None
     if found is None:
-        away = replace(alone, placement=_anywhere(single))
-        found = _one_place(world, away, funded)
+        away = replace(alone, placement=_in_any_domain(single))
+        found = _in_one_location(world, away, funded)
     if found is None:
         return None
     location, covered = found.covered[0]

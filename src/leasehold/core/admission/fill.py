@@ -9,7 +9,7 @@ from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import Lease, Location, Role
 from leasehold.core.funding.claims import funding_request_for, preference
 from leasehold.core.funding.cover import cover
-from leasehold.core.placement.drain import is_spoken_for
+from leasehold.core.placement.drain import will_be_taken_over
 from leasehold.core.placement.pack import best_node, candidate_pools, pods_room, shape_of
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import FOREVER, Instant
@@ -167,15 +167,15 @@ class _Seats:
         return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
     def _is_counted_on(self, name: str) -> bool:
-        span = self._request.limit
+        limit = self._request.limit
         return any(
             self._now < entry.end and entry.start < self._until
-            for entry in self._calendar.entries_on(name, self._request.run.uid, span)
+            for entry in self._calendar.entries_on(name, self._request.run.uid, limit)
         )
 
     def _is_needed(self, spare: Lease) -> bool:
         """Return whether the spare is ending or a lost pod will take it over."""
-        return spare.ending is not None or is_spoken_for(self._world, spare)
+        return spare.ending is not None or will_be_taken_over(self._world, spare)
 
     def _room_beside(self, state: NodeState) -> int:
         """Return how many pods fit by CPU, memory and pod count. The spare's own share stays

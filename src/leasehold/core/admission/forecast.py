@@ -14,7 +14,7 @@ from leasehold.core.admission.admit import admit
 from leasehold.core.calendar.entries import Calendar
 from leasehold.core.calendar.outlook import Outlook, leases_ended_by
 from leasehold.core.facts import EnvelopeKey, Location, Record
-from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.funding.funded import why_unpaid
 from leasehold.core.funding.hours import has_ample_hours
 from leasehold.core.placement.pack import candidate_pools
 from leasehold.core.requests import StartRequest
@@ -64,24 +64,24 @@ def forecast(
     if request.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
-    room = _room(request, pods, fleeting)
+    room = _instants_with_room(request, pods, fleeting)
     first = next(room, None)
     if first is None:
         return Forecast(known=None)
-    others = _Others(world, request, calendar, outlook=outlook, first=first, now=now)
-    others.wait_for(refused)
+    others = _OtherInstants(world, request, calendar, outlook=outlook, first=first, now=now)
+    others.watch_payers(refused)
     lacks_money = refused.reason.is_about_money
     last = max(now, not_before - 1)
-    for at in others.between(chain((first,), room)):
+    for at in others.merged_with(chain((first,), room)):
         if at >= not_after:
             break
         if at <= last:
             continue
         last = at
         world.steps.take()
-        unpaid = nobody_pays(world, request, calendar, at=at, now=now) if lacks_money else None
+        unpaid = why_unpaid(world, request, calendar, at=at, now=now) if lacks_money else None
         if unpaid is not None:
-            others.wait_for(unpaid)
+            others.watch_payers(unpaid)
             continue
         with world.what_if.opened():
             ended = _ended(world, request, pods, at, now)
@@ -90,7 +90,7 @@ def forecast(
             plan = admit(world, request, calendar, start=at, now=now, gone=frozenset(ended))
         if isinstance(plan, Admitted):
             return Forecast(known=_known(world, at, plan, now), asked=others.asked)
-        others.wait_for(plan)
+        others.watch_payers(plan)
         lacks_money = plan.reason.is_about_money
     return Forecast(known=None, asked=others.asked)
 
@@ -107,18 +107,18 @@ def is_ever_paid(
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
     """Return whether it has payers now or at an instant that is known, wherever there is room, and
     the envelopes that were asked. `returned`: leases whose money comes back."""
-    others = _Others(world, request, calendar, outlook=outlook, first=now, now=now)
+    others = _OtherInstants(world, request, calendar, outlook=outlook, first=now, now=now)
     last = now - 1
-    for at in chain((now,), others.between(iter(()))):
+    for at in chain((now,), others.merged_with(iter(()))):
         if not last < at < FOREVER:
             continue
         last = at
-        unpaid = nobody_pays(
+        unpaid = why_unpaid(
             world, request, calendar, at=at, now=now, rooms=rooms, returned=returned
         )
         if unpaid is None:
             return True, others.asked
-        others.wait_for(unpaid)
+        others.watch_payers(unpaid)
     return False, others.asked
 
 
@@ -133,7 +133,7 @@ def _pods_at_once(request: StartRequest) -> int:
     return (placement.pods + placement.spares) * (1 if placement.spread else len(placement.groups))
 
 
-def _room(
+def _instants_with_room(
     request: StartRequest, pods: dict[str, list[Instant]], fleeting: set[str]
 ) -> Iterator[Instant]:
     """Yield the instants at which the run may have room, in order. Where room is `fleeting` there
@@ -198,7 +198,7 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
     }
 
 
-class _Others:
+class _OtherInstants:
     """Instants at which something other than GPUs comes free, in order. More are added while they
     are walked: an envelope that would pay today may have no money then, and the next is asked."""
 
@@ -230,7 +230,7 @@ class _Others:
                 heappush(self._heap, (at, next(self._sources), instants))
                 return
 
-    def wait_for(self, refused: Refused) -> None:
+    def watch_payers(self, refused: Refused) -> None:
         """Add the instants at which the envelopes that were asked to pay may have money again."""
         payers = refused.payers_asked - self._asked
         if payers:
@@ -270,7 +270,7 @@ class _Others:
         )
         return merge(*both)
 
-    def between(self, room: Iterator[Instant]) -> Iterator[Instant]:
+    def merged_with(self, room: Iterator[Instant]) -> Iterator[Instant]:
         """With those of `room`, all in order."""
         for at in room:
             yield from self._up_to(at)

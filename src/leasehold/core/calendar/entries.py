@@ -115,12 +115,12 @@ class Calendar:
     def entries_of(self, uid: Uid) -> tuple[Entry, ...]:
         return tuple(self._of.get(uid, ()))
 
-    def entries_on(self, node: str, but: Uid, span: Millis = FOREVER) -> list[Entry]:
+    def entries_on(self, node: str, uid: Uid, limit: Millis = FOREVER) -> list[Entry]:
         """What a run of this span must respect on a node."""
         return [
             entry
             for entry in self._by_node.get(node, ())
-            if entry.uid != but and span > self._passable_by.get(entry.uid, -1)
+            if entry.uid != uid and limit > self._passable_by.get(entry.uid, -1)
         ]
 
     def on_node(self, node: str) -> Sequence[Entry]:
@@ -148,19 +148,19 @@ class Calendar:
         """When the last entry begins that this envelope pays for; 0 if there is none."""
         return max((claim.start for claim in self._claims_by_payer.get(payer, ())), default=0)
 
-    def respect(self, world: World, uid: Uid, span: Millis = FOREVER) -> None:
+    def respect(self, world: World, uid: Uid, limit: Millis = FOREVER) -> None:
         """Count the money of the entries that a run respects.
 
         The caller must hold an open what-if."""
-        passed = (each for each, limit in self._passable_by.items() if span <= limit)
-        world.accounts.respect(self._claims_by_payer, but=frozenset((uid, *passed)))
+        passed = (each for each, longest in self._passable_by.items() if limit <= longest)
+        world.accounts.respect(self._claims_by_payer, except_for=frozenset((uid, *passed)))
 
     def apply(
         self,
         world: World,
         uid: Uid,
         *,
-        span: Millis,
+        limit: Millis,
         start: Instant,
         end: Instant,
         gone: Collection[str] = (),
@@ -169,9 +169,9 @@ class Calendar:
         to `end`. `gone`: leases that the caller has given back.
 
         The caller must hold an open what-if."""
-        self.respect(world, uid, span)
+        self.respect(world, uid, limit)
         names = self._by_node.keys()
-        return Overlay(world, self, names, but=uid, span=span, start=start, end=end, gone=gone)
+        return Overlay(world, self, names, uid=uid, limit=limit, start=start, end=end, gone=gone)
 
 
 class Overlay:
@@ -186,15 +186,15 @@ class Overlay:
         calendar: Calendar,
         names: Iterable[str],
         *,
-        but: Uid,
-        span: Millis,
+        uid: Uid,
+        limit: Millis,
         start: Instant,
         end: Instant,
         gone: Collection[str],
     ) -> None:
         self._world = world
         self._calendar = calendar
-        self._but, self._span = but, span
+        self._uid, self._limit = uid, limit
         self._start, self._end = start, end
         self.before = frozenset(gone)
         self._gone = set(gone)
@@ -203,21 +203,21 @@ class Overlay:
         for name in names:
             state = nodes.get(name)
             if state is not None and state.free:
-                self.settle(name)
+                self.recount(name)
 
     def end(self, lease: Lease) -> None:
         """In the what-if, the lease is over."""
         self._world.fleet.give(lease)
         self._gone.add(lease.name)
         self._world.what_if.note(lambda: self._gone.discard(lease.name))
-        self.settle(lease.node)
+        self.recount(lease.node)
 
     def restore(self, lease: Lease) -> None:
         """In the what-if, the lease goes on after all."""
         self._world.fleet.take(lease)
         self._gone.discard(lease.name)
         self._world.what_if.note(lambda: self._gone.add(lease.name))
-        self.settle(lease.node)
+        self.recount(lease.node)
 
     def gain(self, lease: Lease) -> int:
         """How many more GPUs there would be if this lease alone ended."""
@@ -228,24 +228,24 @@ class Overlay:
             after = state.unclipped_free()
         return after - before
 
-    def settle(self, name: str) -> None:
+    def recount(self, name: str) -> None:
         """Count what is kept of a node."""
         if name not in self._world.fleet.nodes:
             return
-        before, now = self._kept.get(name, 0), self._missed(name)
+        before, now = self._kept.get(name, 0), self._count_kept(name)
         if now != before:
             self._world.fleet.plan(name, now - before)
             self._kept[name] = now
             self._world.what_if.note(lambda: self._kept.__setitem__(name, before))
 
-    def _missed(self, name: str) -> int:
-        entries = self._calendar.entries_on(name, self._but, self._span)
-        return missed_by(
+    def _count_kept(self, name: str) -> int:
+        entries = self._calendar.entries_on(name, self._uid, self._limit)
+        return kept_gpus(
             self._world, name, entries, start=self._start, end=self._end, gone=self._gone
         )
 
 
-def missed_by(
+def kept_gpus(
     world: World,
     name: str,
     entries: Iterable[Entry],

@@ -19,12 +19,14 @@ Ends = list[tuple[Instant, int]]  # of leases on a node: when so many GPUs come 
 NOW: Instant = 0  # stands for the present, whatever the time
 
 
-_Held = tuple[tuple[Entry, ...], ...]  # the entries of each node of a domain that has some
-_Seen = tuple[list[Instant], dict[str, list[Instant]]]  # of a domain, and of those nodes
-_SEEN_MAX = 256  # of one domain
+# The entries of each node of a domain that has some.
+_EntriesOfNodes = tuple[tuple[Entry, ...], ...]
+# Beside those entries: the instants of the whole domain, and of each node with entries.
+_TimesBeside = tuple[list[Instant], dict[str, list[Instant]]]
+_CACHED_MAX = 256  # per domain
 
 
-class _Plain:
+class _TimesBesideLeases:
     """The instants from which one more pod of a size has room beside the leases."""
 
     __slots__ = ("beside", "by_node", "pods", "stale")
@@ -33,7 +35,8 @@ class _Plain:
         self.by_node: dict[str, list[Instant]] = {}
         self.pods: dict[str, list[Instant]] = {}  # by domain, in order
         self.stale: set[str] = set()  # nodes that have changed since
-        self.beside: dict[str, dict[_Held, _Seen]] = {}  # by domain: beside which entries
+        # domain -> the entries on its nodes -> the instants beside these entries
+        self.beside: dict[str, dict[_EntriesOfNodes, _TimesBeside]] = {}
 
 
 class Supply:
@@ -41,7 +44,7 @@ class Supply:
 
     def __init__(self) -> None:
         self._ends: dict[str, Ends] = {}
-        self._plain: dict[tuple[str, int], _Plain] = {}  # by flavor and GPUs of a pod
+        self._plain: dict[tuple[str, int], _TimesBesideLeases] = {}  # by flavor and GPUs of a pod
 
     def forget(self, nodes: Iterable[str]) -> None:
         for name in nodes:
@@ -60,11 +63,11 @@ class Supply:
             known = self._ends[name] = ends_on(world, name, now)
         return known
 
-    def plain(self, world: World, flavor: str, gpus: int, now: Instant) -> _Plain:
+    def plain(self, world: World, flavor: str, gpus: int, now: Instant) -> _TimesBesideLeases:
         """Return the instants of all nodes of a flavor for pods of a size."""
         known = self._plain.get((flavor, gpus))
         if known is None:
-            known = self._plain[(flavor, gpus)] = _Plain()
+            known = self._plain[(flavor, gpus)] = _TimesBesideLeases()
             for (each, domain), pool in world.fleet.pools.items():
                 if each == flavor:
                     for name in pool.nodes:
@@ -75,7 +78,7 @@ class Supply:
             domain = world.fleet.nodes[name].node.domain
             found = self._times(world, name, gpus, now)
             if found != known.by_node[name]:
-                _exchange(known.pods[domain], known.by_node[name], found)
+                _replace_times(known.pods[domain], known.by_node[name], found)
                 known.by_node[name] = found
             known.beside.pop(domain, None)
         known.stale.clear()
@@ -85,7 +88,7 @@ class Supply:
         state = world.fleet.nodes[name]
         if not state.takes_work:
             return []
-        return _beside_leases(state.free, self.ends_on(world, name, now), gpus)
+        return _times_beside_leases(state.free, self.ends_on(world, name, now), gpus)
 
 
 class Outlook:
@@ -148,8 +151,8 @@ class Outlook:
             times = list(plain.pods[domain])
             nodes = {name: self.node_times(name, FOREVER, "") for name in names}
             for name, found in nodes.items():
-                _exchange(times, plain.by_node[name], found)
-            if len(kept) >= _SEEN_MAX:
+                _replace_times(times, plain.by_node[name], found)
+            if len(kept) >= _CACHED_MAX:
                 kept.clear()
             seen = kept[held] = times, nodes
         self._pods[domain], self._beside[domain] = seen
@@ -175,14 +178,14 @@ class Outlook:
         is not in its way. The lists of domains without entries are those of `pods`: there room
         stays once it has come."""
         domains: dict[str, list[str]] = {}
-        for name in self._in_the_way(uid, span, self._calendar.nodes()):
+        for name in self._nodes_seen_differently(uid, span, self._calendar.nodes()):
             domain = self._world.fleet.nodes[name].node.domain
             domains.setdefault(domain, []).append(name)
         found = self.pods
         if domains:
             found = dict(found)
             for domain, names in domains.items():
-                found[domain] = self._as_seen(domain, names, uid, span, limit)
+                found[domain] = self._times_seen_by(domain, names, uid, span, limit)
         return found
 
     def times_for(self, domain: str, uid: Uid, span: int, limit: int) -> list[Instant]:
@@ -191,25 +194,27 @@ class Outlook:
             self._settle(domain)
             self._stale.discard(domain)
         times = self._pods[domain]
-        names = self._in_the_way(uid, span, self._nodes_with_entries(domain))
-        return self._as_seen(domain, names, uid, span, limit) if names else times
+        names = self._nodes_seen_differently(uid, span, self._nodes_with_entries(domain))
+        return self._times_seen_by(domain, names, uid, span, limit) if names else times
 
-    def _in_the_way(self, uid: Uid, span: int, names: list[str]) -> list[str]:
+    def _nodes_seen_differently(self, uid: Uid, span: int, names: list[str]) -> list[str]:
         """Return those of these nodes where one run sees other times than most."""
         if span >= FOREVER:
             own = {entry.node for entry in self._calendar.entries_of(uid)}
             names = [name for name in names if name in own] if own else []
         return [name for name in names if name in self._plain.by_node]
 
-    def _as_seen(
+    def _times_seen_by(
         self, domain: str, names: list[str], uid: Uid, span: int, limit: int
     ) -> list[Instant]:
         times = list(self._pods[domain])
         for name in names:
-            _exchange(times, self._times(name, domain), self.node_times(name, span, uid, limit))
+            _replace_times(
+                times, self._times(name, domain), self.node_times(name, span, uid, limit)
+            )
         return times
 
-    def node_times(self, name: str, span: int, but: Uid, limit: int = FOREVER) -> list[Instant]:
+    def node_times(self, name: str, span: int, uid: Uid, limit: int = FOREVER) -> list[Instant]:
         """When a run of this span could have one pod more on the node than just before: for one
         without an end from then on; else room may go again, and is named once more when it comes
         back."""
@@ -219,13 +224,13 @@ class Outlook:
         free = state.free
         ends = self._supply.ends_on(self._world, name, self._now)
         entries = []
-        for entry in self._calendar.entries_on(name, but, limit):
+        for entry in self._calendar.entries_on(name, uid, limit):
             if entry.start <= self._now and entry.end == FOREVER:
                 free -= entry.gpus
             else:
                 entries.append(entry)
         if not entries:
-            return _beside_leases(free, ends, self._gpus)
+            return _times_beside_leases(free, ends, self._gpus)
         instants = {self._now, *(at for at, _ in ends)}
         instants.update(entry.end for entry in entries if entry.end < FOREVER)
         if span < FOREVER:  # and when room goes, or it would not be seen to come back
@@ -244,7 +249,7 @@ class Outlook:
         return times
 
 
-def _beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
+def _times_beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
     times = [NOW] * (max(0, free) // gpus)
     for at, count in ends:
         free += count
@@ -258,7 +263,7 @@ def _has_passed(times: list[Instant], now: Instant) -> bool:
     return first < len(times) and times[first] <= now
 
 
-def _exchange(times: list[Instant], old: list[Instant], new: list[Instant]) -> None:
+def _replace_times(times: list[Instant], old: list[Instant], new: list[Instant]) -> None:
     """Put `new` in the place of `old` in a list that is in order."""
     for at in old:
         del times[bisect_left(times, at)]

@@ -51,7 +51,7 @@ def cover(world: World, ask: FundingRequest, *, now: Instant) -> Covered | Refus
     borrow_left = _borrow_left(ask)
     segments: list[Segment] = []
     trace: list[CoverStep] = []
-    together = _Together(world, ask, now)
+    aggregate_use = _AggregateUse(world, ask, now)
     for envelope, relation in _walk(world, ask):
         step = _step(
             world,
@@ -60,12 +60,12 @@ def cover(world: World, ask: FundingRequest, *, now: Instant) -> Covered | Refus
             relation=relation,
             wanted=left,
             borrow_left=borrow_left,
-            together=together,
+            aggregate_use=aggregate_use,
             now=now,
         )
         trace.append(step)
         if step.taken:
-            together.take(envelope, step.taken)
+            aggregate_use.take(envelope, step.taken)
             segments.append(
                 Segment(
                     envelope=envelope.key,
@@ -88,7 +88,7 @@ def can_pay(
     """Return whether exactly these envelopes can still pay the amounts in `payers`, as a plan
     assumes."""
     borrow_left = _borrow_left(ask)
-    together = _Together(world, ask, now)
+    aggregate_use = _AggregateUse(world, ask, now)
     merged: dict[EnvelopeKey, HeldMoney] = {}
     for each in payers:  # merge: an envelope may pay for groups in several locations
         before = merged.get(each.payer)
@@ -105,18 +105,18 @@ def can_pay(
             relation=each.relation,
             wanted=each.gpus,
             borrow_left=borrow_left,
-            together=together,
+            aggregate_use=aggregate_use,
             now=now,
         )
         if step.taken < each.gpus:
             return False
         if each.relation is Relation.BORROWED:
             borrow_left -= each.gpus
-        together.take(envelope, each.gpus)
+        aggregate_use.take(envelope, each.gpus)
     return True
 
 
-class _Together:
+class _AggregateUse:
     """The use of aggregate caps during one walk.
 
     Each cap is summed up once, even if the walk meets several envelopes under it.
@@ -157,7 +157,7 @@ def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relatio
         return [each for each in tree.envelopes(owners, ask.flavor) if each.key not in seen]
 
     elsewhere: list[tuple[Envelope, Relation]] = []
-    for owners, relation in _kin(world, ask):
+    for owners, relation in _family_levels(world, ask):
         for envelope in fresh(owners):
             if relation is Relation.SHARED and envelope.sharing is Sharing.NONE:
                 continue
@@ -178,7 +178,7 @@ def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relatio
             yield envelope, Relation.BORROWED
 
 
-def _kin(world: World, ask: FundingRequest) -> Iterator[tuple[tuple[str, ...], Relation]]:
+def _family_levels(world: World, ask: FundingRequest) -> Iterator[tuple[tuple[str, ...], Relation]]:
     tree = world.tree
     yield (ask.owner,), Relation.OWNED
     yield tree.siblings(ask.owner), Relation.SHARED
@@ -211,17 +211,23 @@ def _step(
     relation: Relation,
     wanted: int,
     borrow_left: int,
-    together: _Together,
+    aggregate_use: _AggregateUse,
     now: Instant,
 ) -> CoverStep:
     """Return what one envelope gives: as much as wanted, or the least of its limits (C4)."""
     world.steps.take(1 + len(world.aggregates[envelope.key]))
-    shut = _shut(world, ask, envelope, relation)
-    if shut is not None:
-        return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
+    closed = _why_closed(world, ask, envelope, relation)
+    if closed is not None:
+        return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=closed)
     least: _Limit | None = None
     limits = _limits(
-        world, ask, envelope, relation=relation, borrow_left=borrow_left, together=together, now=now
+        world,
+        ask,
+        envelope,
+        relation=relation,
+        borrow_left=borrow_left,
+        aggregate_use=aggregate_use,
+        now=now,
     )
     for each in limits:
         if least is None or each.gpus < least.gpus:
@@ -239,7 +245,7 @@ def _step(
     )
 
 
-def _shut(
+def _why_closed(
     world: World, ask: FundingRequest, envelope: Envelope, relation: Relation
 ) -> HeldBack | None:
     """Return why the envelope may not pay at all, however much it has left; None if it may."""
@@ -275,7 +281,7 @@ def _limits(
     *,
     relation: Relation,
     borrow_left: int,
-    together: _Together,
+    aggregate_use: _AggregateUse,
     now: Instant,
 ) -> Iterator[_Limit]:
     """Yield every limit on what the envelope can give, in the order in which ties are reported
@@ -296,7 +302,7 @@ def _limits(
         left = max(0, hours.cap - hours.spent)
         yield _Limit(gpus=left // span, reason=hours.reason, limit=hours.cap, used=hours.spent)
     for aggregate in world.aggregates[envelope.key]:
-        used, cap = together.used(aggregate, end=end), aggregate.max_concurrency
+        used, cap = aggregate_use.used(aggregate, end=end), aggregate.max_concurrency
         yield _Limit(gpus=cap - used, reason=Refusal.AGGREGATE, limit=cap, used=used)
     if borrowed:
         if lending.max_concurrency is not None:

@@ -58,7 +58,7 @@ def paid_on_empty_fleet(
     *,
     at: Instant,
     now: Instant,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
     """Return why the run has no payers at `at`, in whatever place; None if it has.
 
@@ -66,7 +66,9 @@ def paid_on_empty_fleet(
     """
     placement, groups = request.placement, len(request.placement.groups)
     answers = {
-        location: _cover(world, request, location, placement.gpus, at=at, now=now, but=but)
+        location: _cover(
+            world, request, location, placement.gpus, at=at, now=now, except_for=except_for
+        )
         for location in rooms
     }
     paid = [location for location, answer in answers.items() if isinstance(answer, Covered)]
@@ -74,7 +76,7 @@ def paid_on_empty_fleet(
         return None
     is_split = placement.spread and groups > 1 and len(rooms) > 1
     if is_split and not _funded_together(
-        world, request, list(rooms), at, now, rooms=rooms, but=but
+        world, request, list(rooms), at, now, rooms=rooms, except_for=except_for
     ):
         return None
     if not paid:
@@ -87,7 +89,7 @@ def paid_on_empty_fleet(
     )
 
 
-def nobody_pays(
+def why_unpaid(
     world: World,
     request: StartRequest,
     calendar: Calendar,
@@ -96,7 +98,7 @@ def nobody_pays(
     now: Instant,
     rooms: Mapping[Location, int] | None = None,
     returned: Collection[str] = (),
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
     """Return why the run has no payers at `at` in any place it could use; None if it has.
 
@@ -109,7 +111,9 @@ def nobody_pays(
         for name in sorted(returned):
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         if rooms is not None:
-            answer = paid_on_empty_fleet(world, request, rooms, at=at, now=now, but=but)
+            answer = paid_on_empty_fleet(
+                world, request, rooms, at=at, now=now, except_for=except_for
+            )
         else:
             locations = locations_for(world, request.run.spec)
             found = funded(world, request, at, now, locations=locations)
@@ -133,12 +137,12 @@ def _cover(
     at: Instant,
     now: Instant,
     borrowed: int = 0,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | Refused:
     ask = funding_request_for(
         request, location, gpus, start=at, borrowed=request.borrowed_already + borrowed
     )
-    return cover(world, replace(ask, except_for=but) if but else ask, now=now)
+    return cover(world, replace(ask, except_for=except_for) if except_for else ask, now=now)
 
 
 def _funded_together(
@@ -149,7 +153,7 @@ def _funded_together(
     now: Instant,
     *,
     rooms: Mapping[Location, int] | None = None,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
     """Return why some group finds no payer on top of the groups before it; None if all do.
 
@@ -158,22 +162,22 @@ def _funded_together(
     left = {} if rooms is None else dict(rooms)
     refused = None
     with world.what_if.opened():
-        bills = GroupPayers(world, request, at=at, now=now, but=but)
+        payers = GroupPayers(world, request, at=at, now=now, except_for=except_for)
         for _ in request.placement.groups:
             open_ = [location for location in locations if left.get(location, 1) > 0]
-            answers = [bills.of(location) for location in open_]
+            answers = [payers.of(location) for location in open_]
             paired = zip(open_, answers, strict=True)
             funded = next((place for place, each in paired if isinstance(each, Covered)), None)
             if funded is None:
                 refused = _first_refusal(answers)
                 break
-            bills.take(funded)
+            payers.take(funded)
             if rooms is not None:
                 left[funded] -= 1
     if refused is not None and rooms is not None:
         with world.what_if.opened():
-            bills = GroupPayers(world, request, at=at, now=now, but=but)
-            if bills.pay_somehow(dict(rooms), len(request.placement.groups)):
+            payers = GroupPayers(world, request, at=at, now=now, except_for=except_for)
+            if payers.can_pay_for_all(dict(rooms), len(request.placement.groups)):
                 return None
     return refused
 
@@ -188,11 +192,11 @@ class GroupPayers:
         *,
         at: Instant,
         now: Instant,
-        but: tuple[EnvelopeKey, ...] = (),
+        except_for: tuple[EnvelopeKey, ...] = (),
     ) -> None:
         self._world = world
         self._request = request
-        self._at, self._now, self._but = at, now, but
+        self._at, self._now, self._except_for = at, now, except_for
         self._borrowed = 0
         self._known: dict[Location, Covered | Refused] = {}
 
@@ -208,7 +212,7 @@ class GroupPayers:
                 at=self._at,
                 now=self._now,
                 borrowed=self._borrowed,
-                but=self._but,
+                except_for=self._except_for,
             )
         return known
 
@@ -220,32 +224,32 @@ class GroupPayers:
         self._known.clear()
         return covered
 
-    def pay_somehow(self, left: dict[Location, int], groups: int) -> bool:
+    def can_pay_for_all(self, left: dict[Location, int], groups: int) -> bool:
         """Return whether so many groups find payers in locations with so many groups' room `left`,
         each in some place that leaves payers to those after it."""
-        self._tries = _TRIES_MAX
-        self._in_vain: set[tuple[int, ...]] = set()
-        return self._pay_the_rest(left, groups)
+        self._tries_left = _TRIES_MAX
+        self._dead_ends: set[tuple[int, ...]] = set()
+        return self._can_pay_for_rest(left, groups)
 
-    def _pay_the_rest(self, left: dict[Location, int], groups: int) -> bool:
+    def _can_pay_for_rest(self, left: dict[Location, int], groups: int) -> bool:
         if not groups:
             return True
         counts = tuple(left.values())
-        if counts in self._in_vain or self._tries <= 0:
+        if counts in self._dead_ends or self._tries_left <= 0:
             return False
         for location in [each for each, room in left.items() if room > 0]:
-            self._tries -= 1
+            self._tries_left -= 1
             if not isinstance(self.of(location), Covered):
                 continue
             borrowed = self._borrowed
             with self._world.what_if.opened() as trial:
                 self.take(location)
-                if self._pay_the_rest({**left, location: left[location] - 1}, groups - 1):
+                if self._can_pay_for_rest({**left, location: left[location] - 1}, groups - 1):
                     trial.keep()
                     return True
             self._borrowed = borrowed
             self._known.clear()
-        self._in_vain.add(counts)
+        self._dead_ends.add(counts)
         return False
 
 

@@ -45,7 +45,7 @@ def places_to_leave(world: World, uid: Uid) -> list[tuple[str, int]]:
 
 def how_to_leave(world: World, run: Run, node: str, unit: int) -> DrainPlan:
     """Return the first way that empties `node` of this unit."""
-    here = [
+    pods_here = [
         lease
         for lease in open_leases(world, run.uid)
         if lease.node == node
@@ -58,8 +58,8 @@ def how_to_leave(world: World, run: Run, node: str, unit: int) -> DrainPlan:
         return DrainPlan(way=DrainAction.WAIT, why=f"node {node} cannot be heard")
     takeovers: list[Takeover] = []
     stranded: list[int] = []
-    for group in sorted({lease.group for lease in here}):
-        found = _spares_for(world, unit, [lease for lease in here if lease.group == group])
+    for group in sorted({lease.group for lease in pods_here}):
+        found = _spares_for(world, unit, [lease for lease in pods_here if lease.group == group])
         if found is None:
             stranded.append(group)
         else:
@@ -103,7 +103,7 @@ def spares_to_drop(world: World, uid: Uid) -> list[Lease]:
     ]
 
 
-def is_spoken_for(world: World, spare: Lease) -> bool:
+def will_be_taken_over(world: World, spare: Lease) -> bool:
     """Return whether a lost pod, or one that leaves a draining node, will take over this spare."""
     if awaits_takeover(world, spare):
         return True
@@ -129,11 +129,11 @@ def _is_heard(world: World, node: str) -> bool:
     return state is not None and state.node.ready
 
 
-def _spares_for(world: World, unit: int, here: list[Lease]) -> list[Takeover] | None:
+def _spares_for(world: World, unit: int, pods_here: list[Lease]) -> list[Takeover] | None:
     """Return spares for these pods of one group, besides those that its other pods will take."""
-    uid, group = here[0].uid, here[0].group
+    uid, group = pods_here[0].uid, pods_here[0].group
     pods: dict[str, list[Lease]] = {}
-    for lease in here:
+    for lease in pods_here:
         pods.setdefault(lease.pod, []).append(lease)
     promised = [*vacancies(world, uid, unit).get(group, []), *moving(world, uid, group)]
     found = swap(world, [*promised, *pods.values()], lasting=True)

@@ -47,11 +47,11 @@ def preview(
     allowed.
     """
     with world.what_if.opened():
-        arena = SiteDomains(world, request, calendar, planned, at=at, now=now)
-        deficit, scope = arena.deficit(), arena.scope()
+        site_state = SiteDomains(world, request, calendar, planned, at=at, now=now)
+        deficit, scope = site_state.deficit(), site_state.scope()
         taken = structural(scope)
-        conflicts = {} if scope.fits() else scope.conflict_set(now=at, but=request.run.uid)
-        counts = _Counts(world, request, arena)
+        conflicts = {} if scope.fits() else scope.conflict_set(now=at, beneficiary=request.run.uid)
+        counts = _Counts(world, request, site_state)
         odds: tuple[tuple[RunKey, int], ...] | None = ()
         if conflicts:
             bundles = {owner: [each for each, _ in found] for owner, found in conflicts.items()}
@@ -74,9 +74,9 @@ class _Counts:
     """Free GPUs per node, minus those kept for entries (possibly negative), and whether all
     groups fit."""
 
-    def __init__(self, world: World, request: StartRequest, arena: SiteDomains) -> None:
+    def __init__(self, world: World, request: StartRequest, site_state: SiteDomains) -> None:
         placement = request.placement
-        self._arena = arena
+        self._arena = site_state
         self._gains: dict[str, int] = {}  # lease -> GPUs the run gains when the lease ends
         self._ended: Counter[str] = Counter()
         self._gpus = placement.pod_gpus
@@ -85,10 +85,10 @@ class _Counts:
         self._spread = placement.spread
         self._domain: dict[str, str] = {}
         self._free: dict[str, int] = {}
-        self._room: dict[str, int] = {pool.domain: 0 for pool in arena.pools}
-        for pool in arena.pools:
+        self._room: dict[str, int] = {pool.domain: 0 for pool in site_state.pools}
+        for pool in site_state.pools:
             for name in pool.nodes:
-                arena.kept.settle(name)
+                site_state.kept.recount(name)
                 state = world.fleet.nodes[name]
                 if state.takes_work:
                     self._domain[name] = pool.domain

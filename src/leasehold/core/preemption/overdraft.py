@@ -116,7 +116,7 @@ def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
 
 
 def other_payer(
-    world: World, lease: Lease, *, now: Instant, but: tuple[EnvelopeKey, ...] = ()
+    world: World, lease: Lease, *, now: Instant, except_for: tuple[EnvelopeKey, ...] = ()
 ) -> Covered | None:
     """Return another cover for the slots of `lease`: not its present payer and none of `but`."""
     run = world.runs.get(lease.uid)
@@ -139,7 +139,7 @@ def other_payer(
         span=None if term.committed_to is None else max(1, term.committed_to - now),
         funding=run.spec.funding,
         borrowed_already=borrowed,
-        except_for=(lease.payer, *but),
+        except_for=(lease.payer, *except_for),
     )
     covered = cover(world, ask, now=now)
     return covered if isinstance(covered, Covered) else None
@@ -156,7 +156,7 @@ def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant)
         return left <= allowed
 
     scope = Scope(world, excess.leases, fits, free=_nothing, restore=_nothing)
-    return cut_until_it_fits(scope, seeder=seeder, now=now, but="", partly=True)
+    return cut_until_it_fits(scope, seeder=seeder, now=now, beneficiary="", partly=True)
 
 
 def cut_shared(
@@ -176,7 +176,7 @@ def cut_shared(
     """
     with world.what_if.opened():
         scope = Scope(world, leases, covered, free=end, restore=restore)
-        return cut_until_it_fits(scope, seeder=seeder, now=now, but="")
+        return cut_until_it_fits(scope, seeder=seeder, now=now, beneficiary="")
 
 
 def _nothing(lease: Lease) -> None:

@@ -79,10 +79,12 @@ def resolve(
 ) -> Resolved | Refused:
     """Return what must be cut so that the run fits in its site's domains, or why nothing helps."""
     with world.what_if.opened():
-        arena = SiteDomains(world, request, calendar, planned, at=now, now=now)
-        deficit, free = arena.deficit(), arena.free()
-        cuts = cut_until_it_fits(arena.scope(), seeder=seeder, now=now, but=request.run.uid)
-        packed = None if cuts is None else arena.packed()
+        site_state = SiteDomains(world, request, calendar, planned, at=now, now=now)
+        deficit, free = site_state.deficit(), site_state.free()
+        cuts = cut_until_it_fits(
+            site_state.scope(), seeder=seeder, now=now, beneficiary=request.run.uid
+        )
+        packed = None if cuts is None else site_state.packed()
         if cuts is None or packed is None:
             return not_enough(request.placement, deficit)
         return Resolved(
@@ -96,17 +98,17 @@ def resolve(
         )
 
 
-def is_going(lease: Lease, now: Instant) -> bool:
+def counts_as_gone(lease: Lease, now: Instant) -> bool:
     """Return whether an ending lease counts as gone, which it does until its deadline (R1)."""
     return lease.ending is not None and now < lease.ending.deadline
 
 
-def let_go(world: World, *, now: Instant) -> set[str]:
+def free_ending_leases(world: World, *, now: Instant) -> set[str]:
     """Give back the GPUs and money of ending leases and return their names.
 
     The caller must hold an open what-if.
     """
-    going = {name for name in world.ending if is_going(world.leases[name], now)}
+    going = {name for name in world.ending if counts_as_gone(world.leases[name], now)}
     for name in sorted(going):
         world.fleet.give(world.leases[name])
         world.accounts.end(world.leases[name], world.terms[name], at=now)
@@ -141,7 +143,7 @@ class SiteDomains:
     ) -> None:
         self._world, self._request = world, request
         self._groups_at = planned.groups_at(request.placement)
-        over = let_go(world, now=now)
+        over = free_ending_leases(world, now=now)
         pools = (
             world.fleet.pools.get((request.placement.flavor, each)) for each in planned.domains
         )

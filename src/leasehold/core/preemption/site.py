@@ -7,11 +7,11 @@ lottery is simulated. Changes nothing.
 
 from collections.abc import Collection, Iterator
 
-from leasehold.core.calendar.entries import Calendar, missed_by
+from leasehold.core.calendar.entries import Calendar, kept_gpus
 from leasehold.core.facts import Lease, Location, Record, Role, Uid
 from leasehold.core.funding.claims import claim_on_top, funding_request_for, preference
 from leasehold.core.funding.cover import cover
-from leasehold.core.placement.drain import is_spoken_for
+from leasehold.core.placement.drain import will_be_taken_over
 from leasehold.core.placement.pack import candidate_pools
 from leasehold.core.policy import CutPolicy
 from leasehold.core.preemption.victims import is_protected, protected_until, surplus_of, tenure_of
@@ -70,41 +70,41 @@ def choose_site(
         )
 
 
-def _choose(world: World, request: StartRequest, ground: "NodeOffers") -> Site | None:
+def _choose(world: World, request: StartRequest, offers: "NodeOffers") -> Site | None:
     """Choose places and payers: one location for the whole run, otherwise one per group (P4)."""
     groups = len(request.placement.groups)
     funded = _funded(
-        world, request, ground, request.placement.gpus, borrowed=request.borrowed_already
+        world, request, offers, request.placement.gpus, borrowed=request.borrowed_already
     )
     for location, covered in funded:
-        if ground.put(groups, location):
-            return ground.site(money_of(covered, location))
+        if offers.put(groups, location):
+            return offers.site(money_of(covered, location))
     if not request.placement.spread or groups == 1:
         return None
     money: list[HeldMoney] = []
     borrowed = request.borrowed_already
     for _ in range(groups):  # over several locations
         gpus = request.placement.gpus_per_group
-        funded = _funded(world, request, ground, gpus, borrowed=borrowed)
-        found = next((each for each in funded if ground.put(1, each[0])), None)
+        funded = _funded(world, request, offers, gpus, borrowed=borrowed)
+        found = next((each for each in funded if offers.put(1, each[0])), None)
         if found is None:
             return None
         location, covered = found
-        claims = claim_on_top(world, request, covered, start=ground.at)
+        claims = claim_on_top(world, request, covered, start=offers.at)
         borrowed += sum(claim.gpus for claim in claims if claim.borrowed)
         money += money_of(covered, location)
-    return ground.site(tuple(money))
+    return offers.site(tuple(money))
 
 
 def _funded(
-    world: World, request: StartRequest, ground: "NodeOffers", gpus: int, *, borrowed: int
+    world: World, request: StartRequest, offers: "NodeOffers", gpus: int, *, borrowed: int
 ) -> list[tuple[Location, Covered]]:
     """Return the locations in which `gpus` GPUs are paid for, best first (P4)."""
     found = []
     for location in locations_for(world, request.run.spec):
-        ask = funding_request_for(request, location, gpus, start=ground.at, borrowed=borrowed)
-        ask = ask.until(ground.at + tenure_of(world, request.run))
-        covered = cover(world, ask, now=ground.now)
+        ask = funding_request_for(request, location, gpus, start=offers.at, borrowed=borrowed)
+        ask = ask.until(offers.at + tenure_of(world, request.run))
+        covered = cover(world, ask, now=offers.now)
         if isinstance(covered, Covered):
             found.append((location, covered))
     return sorted(found, key=preference)
@@ -129,8 +129,8 @@ class NodeOffers:
         self._world, self._request, self._calendar = world, request, calendar
         self.at, self.now = at, now
         self._end = min(FOREVER, at + request.in_the_way)
-        self._kinds = _CutSteps(world, request.run.uid, at=at, now=now)
-        self._nodes: dict[str, _Node] = {}
+        self._cut_steps = _CutSteps(world, request.run.uid, at=at, now=now)
+        self._offers: dict[str, _NodeOffer] = {}
         self._taken: dict[str, int] = {}
         pools = candidate_pools(
             world.fleet, request.placement, locations_for(world, request.run.spec)
@@ -142,7 +142,7 @@ class NodeOffers:
         """Return whether these places are still a site."""
         nodes = self._world.fleet.nodes
         return all(
-            name in nodes and nodes[name].takes_work and self._node(name).room >= gpus
+            name in nodes and nodes[name].takes_work and self._offer(name).room >= gpus
             for name, gpus in places
         )
 
@@ -200,7 +200,7 @@ class NodeOffers:
     ) -> tuple[Loss, str] | None:
         placement, best = self._request.placement, None
         for name in names:
-            node, used = self._node(name), taken.get(name, 0)
+            node, used = self._offer(name), taken.get(name, 0)
             if used + placement.pod_gpus > node.room:
                 continue
             if is_spare and placement.spares_on_reserved and not node.is_reserved:
@@ -212,38 +212,38 @@ class NodeOffers:
                 return best
         return best
 
-    def _node(self, name: str) -> "_Node":
-        known = self._nodes.get(name)
+    def _offer(self, name: str) -> "_NodeOffer":
+        known = self._offers.get(name)
         if known is None:
             self._world.steps.take()
-            known = self._nodes[name] = self._look_at(self._world.fleet.nodes[name])
+            known = self._offers[name] = self._offer_of(self._world.fleet.nodes[name])
         return known
 
-    def _look_at(self, state: NodeState) -> "_Node":
+    def _offer_of(self, state: NodeState) -> "_NodeOffer":
         if not state.takes_work:
-            return _Node(0, 0, 0, 0, is_reserved=state.node.is_reserved)
+            return _NodeOffer(0, 0, 0, 0, is_reserved=state.node.is_reserved)
         world, name = self._world, state.node.name
         cut: set[str] = set()
         ending: set[str] = set()
         masks = {"spare": 0, "shrink": 0}
         for lease_name in world.open_by_node.get(name, ()):
             lease = world.leases[lease_name]
-            kind = self._kinds.of(lease, state)
-            if kind:
+            step = self._cut_steps.of(lease, state)
+            if step:
                 cut.add(lease_name)
-            if kind == "ending":
+            if step == "ending":
                 ending.add(lease_name)
-            if kind in masks and world.terms[lease_name].frees_at > self.at:
-                masks[kind] |= mask_of(lease.slots)
-        return _Node(
-            self._left(state, cut),
-            self._left(state, ending),
+            if step in masks and world.terms[lease_name].frees_at > self.at:
+                masks[step] |= mask_of(lease.slots)
+        return _NodeOffer(
+            self._usable_gpus(state, cut),
+            self._usable_gpus(state, ending),
             masks["spare"].bit_count(),
             masks["shrink"].bit_count(),
             is_reserved=state.node.is_reserved,
         )
 
-    def _left(self, state: NodeState, gone: set[str]) -> int:
+    def _usable_gpus(self, state: NodeState, gone: set[str]) -> int:
         """Return the GPUs of a node that the run can use for its whole duration if the leases
         `gone` ended."""
         world, name = self._world, state.node.name
@@ -254,8 +254,8 @@ class NodeOffers:
             if lease_name not in over:
                 taken |= mask_of(world.leases[lease_name].slots)
         entries = self._calendar.entries_on(name, self._request.run.uid, self._request.limit)
-        missed = missed_by(world, name, entries, start=self.at, end=self._end, gone=over)
-        return max(0, state.node.gpus - state.foreign - taken.bit_count() - missed)
+        kept = kept_gpus(world, name, entries, start=self.at, end=self._end, gone=over)
+        return max(0, state.node.gpus - state.foreign - taken.bit_count() - kept)
 
     def site(self, money: tuple[HeldMoney, ...]) -> Site:
         places = tuple(sorted((name, gpus) for name, gpus in self._taken.items() if gpus))
@@ -268,7 +268,7 @@ class NodeOffers:
         )
 
 
-class _Node:
+class _NodeOffer:
     """GPUs that one node could offer, by what would be lost for them."""
 
     __slots__ = ("free", "is_reserved", "room", "shrink", "spare")
@@ -306,7 +306,7 @@ class _CutSteps:
         if lease.ending is not None:
             return "ending" if lease.ending.deadline > self._now else ""
         if lease.role is Role.SPARE:
-            return "" if is_spoken_for(self._world, lease) else "spare"
+            return "" if will_be_taken_over(self._world, lease) else "spare"
         if lease.group in self._surplus_of(lease.uid):
             return "shrink"
         if lease.role is Role.BORROWED and mask_of(lease.slots) & state.spare:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from leasehold.core.facts import Gang, Lease, Record, Relation, Role, Run, RunKey, Uid
 from leasehold.core.ledger.lottery import Urn, bundle_order
-from leasehold.core.placement.drain import is_spoken_for
+from leasehold.core.placement.drain import will_be_taken_over
 from leasehold.core.resolutions import Bundle, Draw, SweepWidth
 from leasehold.core.units import DAY, HOUR, Instant, Millis
 from leasehold.core.world.waiting import wait_of
@@ -100,7 +100,7 @@ class Scope:
         held = [
             lease
             for lease in self.leases
-            if lease.role is Role.SPARE and not is_spoken_for(self.world, lease)
+            if lease.role is Role.SPARE and not will_be_taken_over(self.world, lease)
         ]
         held.sort(key=_newest_first, reverse=True)
         for lease in held:
@@ -129,16 +129,18 @@ class Scope:
             self._group_cut(CutKind.SHRINK, uid, max(self._groups_in_scope(uid))) for uid in order
         ]
 
-    def conflict_set(self, *, now: Instant, but: Uid) -> dict[str, list[tuple[Bundle, Cut]]]:
+    def conflict_set(
+        self, *, now: Instant, beneficiary: Uid
+    ) -> dict[str, list[tuple[Bundle, Cut]]]:
         """Return the bundles left, by owner (R4): what the lottery draws from.
 
         For a waiting run (`but` is its uid) protected runs have no bundles.
         """
         found: dict[str, list[tuple[Bundle, Cut]]] = {}
         in_scope = {lease.uid for lease in self.standing() if lease.role is not Role.SPARE}
-        for uid in sorted(in_scope - {but}):
+        for uid in sorted(in_scope - {beneficiary}):
             run = self.world.runs.get(uid)
-            if run is None or (but and is_protected(self.world, run, now)):
+            if run is None or (beneficiary and is_protected(self.world, run, now)):
                 continue
             bundles = self.bundles_of(run)
             found.setdefault(run.spec.owner, []).extend(bundles)
@@ -324,17 +326,19 @@ def structural(scope: Scope) -> list[Cut]:
 
 
 def cut_until_it_fits(
-    scope: Scope, *, seeder: Seeder, now: Instant, but: Uid, partly: bool = False
+    scope: Scope, *, seeder: Seeder, now: Instant, beneficiary: Uid, partly: bool = False
 ) -> Cuts | None:
     """Run all three steps of R3 and give back what is not needed (R6).
 
     Returns None if even everything is not enough; with `partly`, cuts everything in that case.
     """
     taken = structural(scope)
-    conflicts = {} if scope.fits() else scope.conflict_set(now=now, but=but)
+    conflicts = {} if scope.fits() else scope.conflict_set(now=now, beneficiary=beneficiary)
     if not scope.fits() and not partly and not enough(scope, conflicts):
         return None
-    lots = LotteryDraws(scope, conflicts, owned_last=bool(but) and scope.world.policy.owned_last)
+    lots = LotteryDraws(
+        scope, conflicts, owned_last=bool(beneficiary) and scope.world.policy.owned_last
+    )
     seed = seeder() if conflicts and not scope.fits() else ""
     while seed and not scope.fits():
         cut = lots.draw(seed)

@@ -29,7 +29,7 @@ class Memory:
         self.foreseen: set[Uid] = set()  # runs whose odds of a start by preemption were announced
         self.alike = EqualRunsIndex()
         self._kept: dict[type, object] = {}
-        self._was_put_off = False  # whether the queue was put off in the turn before
+        self._was_postponed = False  # whether the queue was put off in the turn before
         # since when no turn was still; None: the last turn was still
         self._moving_since: Instant | None = None
         self._drawn_since: Instant = 0
@@ -62,12 +62,14 @@ class Memory:
         self.note_trace(uid, refused.trace)
         return is_news
 
-    def tell_place(self, uid: Uid, refused: Refused, told: Refused, place: tuple[int, int]) -> None:
+    def note_place(
+        self, uid: Uid, refused: Refused, reported: Refused, place: tuple[int, int]
+    ) -> None:
         """Note that the run is told `told`; `refused` is the refusal that it shares with equal
         runs."""
-        assert told.reason is refused.reason, uid
+        assert reported.reason is refused.reason, uid
         self.behind[uid] = (refused, *place)
-        self.refusals[uid] = told
+        self.refusals[uid] = reported
         self.note_trace(uid, refused.trace)
 
     def forget_refusal(self, uid: Uid) -> None:
@@ -102,15 +104,15 @@ class Memory:
 
     # The cost of a turn.
 
-    def may_put_off(self) -> bool:
+    def may_postpone(self) -> bool:
         """Return whether something may be put off to the next turn. Never twice in a row."""
-        return not self._was_put_off
+        return not self._was_postponed
 
-    def put_off_once(self, *, wanted: bool) -> bool:
+    def postpone_once(self, *, wanted: bool) -> bool:
         """Put the queue off to the next turn if wanted, but never twice in a row. Returns
         whether it is."""
-        self._was_put_off = wanted and not self._was_put_off
-        return self._was_put_off
+        self._was_postponed = wanted and not self._was_postponed
+        return self._was_postponed
 
     # Whether everything is still, i.e. turns open and close nothing.
 
