@@ -1,8 +1,8 @@
 """The family rule (O5, Q6): an owner is not locked out of its own envelope by its family.
 
-The family's leases in the owner's envelopes are treated as their overdraft: as few as it takes move
-to other payers; if that is not enough, others end by the rules of a Resolution. All of it is
-rehearsed first: it happens only if the run then starts.
+The family's leases in the owner's envelopes are treated as an overdraft of these envelopes. As few
+as needed move to other payers; if that is not enough, others end by the rules of a Resolution. All
+of it is tried in a what-if first, because it happens only if the run then starts.
 """
 
 from collections.abc import Callable, Collection
@@ -28,17 +28,22 @@ from leasehold.core.world.world import World
 
 
 class FamilySettlement(Record):
-    """Leases that others pay for from now on, and what is cut of the rest."""
+    """How a family gives back an owner's envelopes: leases that other payers take over, the cuts
+    among the rest, and where the run starts."""
 
     moved: tuple[tuple[Lease, Covered], ...]
     cuts: Cuts | None
-    plan: Admitted | None  # where the run starts; None if only its payers were asked for
-    envelope: EnvelopeKey = ""  # the owner's, of whose leases the first was cut
-    deficit: int = 0  # GPUs of those that end
+    plan: Admitted | None  # where the run starts; None if only payers were looked for
+    envelope: EnvelopeKey = ""  # the owner's envelope that paid for the first victim
+    deficit: int = 0  # GPUs of the leases that are cut
 
 
 def leases_to_give_back(turn: Turn, request: StartRequest, walk: QueuePass) -> tuple[str, ...]:
-    """The shared leases in its owner's envelopes, if they are why those do not pay now (Q6)."""
+    """Return the family's leases in the owner's envelopes if they keep the run from starting (Q6).
+
+    That is: the owner's own envelopes do not pay for the run now, but would without these leases.
+    Otherwise returns nothing.
+    """
     world, now = turn.world, turn.now
     if world.policy.cuts is CutPolicy.NEVER:
         return ()
@@ -68,8 +73,11 @@ def leases_to_give_back(turn: Turn, request: StartRequest, walk: QueuePass) -> t
 def take_back(
     turn: Turn, request: StartRequest, *, seeder: Seeder, is_paid: Callable[[], bool] | None = None
 ) -> FamilySettlement | None:
-    """How an owner gets its envelopes back so that its run starts now; None if it would not.
-    `is_paid`: ask only for payers, not for a place."""
+    """Return how an owner gets its envelopes back so that its run starts now; None if it cannot.
+
+    `is_paid`: whether the run has payers. If given, it replaces the search for payers and a place:
+    the run's site is then preempted for in the next turn.
+    """
     world, now = turn.world, turn.now
     own = tuple(each.key for each in _own_envelopes(world, request))
     shared = tuple(
@@ -91,7 +99,10 @@ def _rehearse(
     is_paid: Callable[[], bool] | None,
     now: Instant,
 ) -> FamilySettlement | None:
-    """The caller must hold an open what-if."""
+    """Move and end leases in the what-if until the run fits, and return what was done.
+
+    Returns None if it never fits. The caller must hold an open what-if.
+    """
     world = turn.world
     trial = _TrialPayers(world, now)
     for name in sorted(world.ending):
@@ -134,7 +145,8 @@ def _rehearse(
             for lease in cut.ends.values():
                 if lease.name not in trial.gone:
                     trial.end(lease)
-    # A draw takes a whole run, and a spare its filler: what of them others were to pay for ends.
+    # A draw ends a whole run, and a spare ends its fillers. Their leases may be among those that
+    # were to move to other payers: these end instead.
     ended = {name for cut in (cuts.kept if cuts else ()) for name in cut.ends}
     paid = (lease.payer for cut in (cuts.kept if cuts else ()) for lease in cut.leases)
     return FamilySettlement(
@@ -147,7 +159,10 @@ def _rehearse(
 
 
 class _TrialPayers:
-    """In the rehearsal: who pays for leases, and which have ended."""
+    """The payers of leases during a trial, and the leases that have ended in it.
+
+    The caller must hold an open what-if.
+    """
 
     def __init__(self, world: World, now: Instant) -> None:
         self._world, self._now = world, now
@@ -155,7 +170,7 @@ class _TrialPayers:
         self.gone: set[str] = set()
 
     def move(self, lease: Lease, covered: Covered) -> None:
-        """Others pay for it."""
+        """Let the payers of `covered` pay for the lease from now on."""
         world, now = self._world, self._now
         term = world.terms[lease.name]
         horizon = now + world.policy.accounting_horizon
@@ -178,7 +193,7 @@ class _TrialPayers:
             world.accounts.claim(claim)
 
     def end(self, lease: Lease) -> None:
-        """It is gone, and so are its GPUs and what it costs."""
+        """End the lease: free its GPUs and its money."""
         world = self._world
         self.gone.add(lease.name)
         world.what_if.note(lambda: self.gone.discard(lease.name))
@@ -189,7 +204,7 @@ class _TrialPayers:
             world.accounts.claim(replace(claim, gpus=-claim.gpus, gpu_ms=-claim.gpu_ms))
 
     def restore(self, lease: Lease) -> None:
-        """It goes on after all."""
+        """Undo `end` for a victim that is spared."""
         world = self._world
         self.gone.discard(lease.name)
         world.what_if.note(lambda: self.gone.add(lease.name))
@@ -201,12 +216,14 @@ class _TrialPayers:
 
 
 def _own_envelopes(world: World, request: StartRequest) -> list[Envelope]:
+    """Return the envelopes of the run's owner for its flavor."""
     spec = request.run.spec
     return list(world.tree.envelopes((spec.owner,), spec.flavor))
 
 
 def _shared(world: World, request: StartRequest) -> list[Lease]:
-    """The family's open leases in the owner's envelopes that pay where the run may go."""
+    """Return the family's open leases in those envelopes of the owner that pay in a location
+    that the run may use."""
     places = locations_for(world, request.run.spec)
     return [
         lease

@@ -1,7 +1,7 @@
-"""The queue: every waiting run is considered once, in order, and what was found is done (Q2).
+"""The queue: consider every waiting run once, in order, and apply the verdicts (Q2).
 
-What becomes of a run is decided by `consider`. Here it is applied: leases are opened, reservations
-written, and people told why a run waits.
+`consider` returns the verdict on a run. This module applies it: it opens leases, writes
+reservations, and reports why a run waits.
 """
 
 from typing import assert_never
@@ -53,8 +53,11 @@ _ABOUT_ROOM = frozenset(str(each) for each in Refusal if each.is_about_room)
 
 
 def walk_queue(turn: Turn) -> None:
-    """Consider every waiting run once, in order, unless its plan stands; then activate the runs
-    that are due and have not started."""
+    """Consider every waiting run once, in order; then activate the runs that are due (Q2, A1).
+
+    A run whose plan stands is not considered (Q7). If something becomes free that runs ahead have
+    not seen, the walk ends, and the next turn walks the queue again.
+    """
     world = turn.world
     enter_holds(turn)
     if finish_activations(turn):
@@ -85,7 +88,7 @@ def walk_queue(turn: Turn) -> None:
 
 
 def _let_stand(turn: Turn, run: Run, stands: StandingPlan, walk: QueuePass) -> None:
-    """Take its place in the queue and on the calendar as in the walk before."""
+    """Give the run the same place in the queue and on the calendar as in the walk before (Q7)."""
     verdict = stands.verdict
     place = walk.take_place(run, verdict.refused)
     if isinstance(verdict, InQueue):
@@ -97,13 +100,16 @@ def _let_stand(turn: Turn, run: Run, stands: StandingPlan, walk: QueuePass) -> N
 
 
 def _consider(turn: Turn, run: Run, walk: QueuePass, due: list[Due]) -> tuple[Verdict | None, bool]:
-    """Return the last verdict, and whether something became free that runs ahead have not seen:
-    then the queue is walked again."""
+    """Consider a run, apply the verdicts, and return the last one and whether the walk must end.
+
+    The groups of a sweep are considered one after the other until one cannot start (G1). The walk
+    must end if something became free that runs ahead have not seen.
+    """
     verdict = consider(turn, run, walk)
     while verdict is not None:
         _note_binds(turn, run, verdict)
         left = _apply(turn, run, verdict, due)
-        turn.about = run.uid  # what has started has used up its steps
+        turn.about = run.uid  # count the steps of the next group from zero
         if isinstance(verdict, StartsByFamilyRule | Postponed) or (
             isinstance(verdict, WaitsForHold) and verdict.is_over
         ):
@@ -115,8 +121,11 @@ def _consider(turn: Turn, run: Run, walk: QueuePass, due: list[Due]) -> tuple[Ve
 
 
 def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
-    """Binds that failed are blocked until a node changes: from then on they are not, whatever the
-    run waits for meanwhile, until it has been tried once more."""
+    """Note whether the run's binds are blocked (B3).
+
+    A start unblocks them. Until then the note stays, whatever other verdicts the run gets, and a
+    change of a node allows another try.
+    """
     memory = turn.world.memory
     if isinstance(verdict, Started):
         memory.unblock_binds(run.uid)
@@ -129,7 +138,7 @@ def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
 
 
 def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int, ...]:
-    """Return the groups that are to be considered again."""
+    """Apply a verdict and return the groups of a sweep that must be considered next."""
     match verdict:
         case Started():
             _start(turn, run, verdict.plan, verdict.request.placement.groups)
@@ -164,6 +173,7 @@ def _due(request: StartRequest, found: Reservation, refused: Refused) -> Due:
 
 
 def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
+    """Keep, cancel or block the reservation of a denied run."""
     match denied.then:
         case ReservationChange.KEEP:
             pass
@@ -179,6 +189,7 @@ def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
 
 
 def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None:
+    """Write the reservation of a planned run; add the run to `due` if it must be activated now."""
     if planned.plan is None:
         cancel_reservation(turn, run, "what waits of it is beyond its minimum")
     elif planned.plan.state is State.BLOCKED:
@@ -195,13 +206,17 @@ def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None
 
 
 def _wake_for(turn: Turn, plan: Plan) -> None:
+    """Wake when the plan's notice, its hold and its start begin."""
     turn.wake(plan.starts)
     turn.wake(plan.starts - turn.world.policy.activation_lead)
     turn.wake(plan.held_from)
 
 
 def _reserve(turn: Turn, request: StartRequest, refused: Refused, plan: Plan) -> Reservation:
-    """Write the plan if it changed: not for a mere count in its words."""
+    """Return the run's reservation with this plan; write it only if the plan changed.
+
+    A message that differs only in a number is no change.
+    """
     old = present(turn.world, request.run)
     is_new = old is None or old.state is State.BLOCKED
     if old is None or is_new:
@@ -218,7 +233,7 @@ def _reserve(turn: Turn, request: StartRequest, refused: Refused, plan: Plan) ->
 
 
 def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation) -> Reservation:
-    """The plan as its reservation says it."""
+    """Return the reservation `old` with the state, places and words of the plan."""
     nodes = [name for name, _ in plan.places if name in world.fleet.nodes]
     seen, known = plan.preview, plan.known
     is_same = (old.starts, old.held_places, old.held_from) == (
@@ -256,6 +271,7 @@ def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation
 
 
 def _remedies(plan: Plan, refused: Refused) -> tuple[str, ...]:
+    """Return what a preemption would take, step by step, or the refusal's remedy without one."""
     seen = plan.preview
     if seen is None:
         return (refused.remedy,)
@@ -275,13 +291,14 @@ def _remedies(plan: Plan, refused: Refused) -> tuple[str, ...]:
 
 
 def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
+    """Note why the run waits, and report it if it is news."""
     if turn.world.memory.refuse(run.uid, refused):
         turn.touched[run.uid] = None
         turn.tell("Run", run.key, refused.reason, refused.remedy)
 
 
 def _report_place(turn: Turn, run: Run, verdict: InQueue) -> None:
-    """Its status has its place; an event is worth only why it waits."""
+    """Note the run's place in the queue for its status; report it only if the reason is new."""
     memory, refused, place = turn.world.memory, verdict.refused, verdict.place
     known, *before = memory.behind.get(run.uid, (None, 0, 0))
     if known is refused and before == [place.mine, place.total]:
@@ -297,7 +314,11 @@ def _report_place(turn: Turn, run: Run, verdict: InQueue) -> None:
 
 
 def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> None:
-    """Open the leases. A reservation by an activation is released when the run is bound."""
+    """Open the leases of a plan and report the start.
+
+    The reservation is released, except during an activation: then it ends when the run is bound
+    (A4).
+    """
     world = turn.world
     attempts = next_attempts(world, run, groups)
     opened = turn.start(run, plan, attempts=attempts, reason=Opened.START)
@@ -320,6 +341,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Non
 
 
 def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
+    """Warn if the run's limit is later than the end of a payer's window (O1)."""
     if run.spec.max_duration is None:
         return
     end = turn.now + run.spec.max_duration
@@ -336,7 +358,8 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
 
 
 def _start_by_family_rule(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
-    """O5: the family's leases move or end; the run starts at once, or when they have ended."""
+    """Move or end the family's leases (O5); start the run at once, or hold its place until they
+    have ended."""
     found, taken = present(turn.world, run), verdict.taken
     assert found is not None, run.key
     assert taken.plan is not None, run.key
