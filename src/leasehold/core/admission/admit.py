@@ -1,7 +1,8 @@
-"""admit: cover and pack together; returns the first plan that is both funded and placed (P4).
+"""admit: find payers and places together; the first plan that has both is returned (P4).
 
-Tries one location for the whole run, in the order in which cover would pay; then, if groups may
-spread, group by group. Called for starts, grows and forecasts. Changes nothing.
+One location for the whole run is tried first, in the order of what its payers cost. Then, if the
+groups may spread, each group is placed alone. Called for starts, grows and forecasts. Changes
+nothing.
 """
 
 from collections.abc import Collection
@@ -52,10 +53,10 @@ def admit(
     now: Instant,
     gone: Collection[str] = (),
 ) -> Admitted | Refused:
-    """Return payers and places for the whole request, besides what the calendar keeps, or the
-    refusal.
+    """Return payers and places for the whole request, or the refusal.
 
-    `gone`: leases that the caller has already given back.
+    The run respects the calendar: plans of the runs ahead, and holds.
+    `gone`: leases whose GPUs the caller has already freed.
     """
     locations = locations_for(world, request.run.spec)
     if not locations:
@@ -79,8 +80,8 @@ def _in_its_domain(
 ) -> StartRequest:
     """Limit the first groups of a sweep that may not spread to one domain (G3).
 
-    It is the paid domain in which most of the waiting groups fit; among equals the one left with
-    least. The caller must hold an open what-if.
+    Chosen is the domain with payers in which most of the waiting groups fit; among equals the one
+    with the fewest free GPUs. The caller must hold an open what-if.
     """
     placement = request.placement
     if request.run.spec.gang is not Gang.GROUP or placement.spread or placement.within:
@@ -119,11 +120,12 @@ def as_found_by(
     start: Instant,
     gone: Collection[str] = (),
 ) -> Overlay:
-    """Prepare fleet and accounts as a run that starts at `start` would find them.
+    """Put fleet and accounts into the state that a run which starts at `start` would find.
 
-    The caller must hold an open what-if. `gone`: leases that the caller has already given back.
+    `gone`: leases whose GPUs the caller has already freed.
+    The caller must hold an open what-if.
     """
-    # Tolerate taints first: GPUs that entries keep on those nodes are not free either.
+    # Tolerate taints first, so that GPUs that entries keep on tainted nodes are taken off as well.
     world.fleet.tolerate(request.run.spec.tolerations)
     end = min(FOREVER, start + request.in_the_way)
     uid = request.run.uid
@@ -159,6 +161,7 @@ def owner_allowed(world: World, run: Run) -> Refused | None:
 
 
 def no_such_flavor(placement: PlacementRequest) -> Refused:
+    """Return the refusal of a run for which no location has a node of its flavor."""
     return Refused(
         reason=Refusal.NO_SUCH_FLAVOR,
         remedy=f"no node has {placement.flavor} where this run may go; "
@@ -171,6 +174,8 @@ def no_such_flavor(placement: PlacementRequest) -> Refused:
 def _explain_lack_of_place(
     world: World, request: StartRequest, locations: list[Location], refused: Refused
 ) -> Refused:
+    """Return the refusal `HeldForReservation` if the run would fit without the calendar, otherwise
+    the refusal that it gets without the calendar."""
     with world.what_if.opened():
         world.fleet.tolerate(request.run.spec.tolerations)
         unheld = pack(world, request.placement, locations) if locations else refused
@@ -194,7 +199,10 @@ def held(placement: PlacementRequest, trace: tuple[CoverStep, ...]) -> Refused:
 def _admit(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> tuple[Admitted | Refused, list[Location]]:
-    """Return the answer, and the locations that have payers."""
+    """Return the plan or refusal, and the locations that have payers.
+
+    The caller must hold an open what-if.
+    """
     funded: list[tuple[Location, Covered]] = []
     refusals: list[Refused] = []
     for location, answer in _covers(world, request, locations, start, now):
@@ -220,7 +228,7 @@ def _admit(
 
 
 def _in_own_domains(request: StartRequest) -> StartRequest:
-    """Return the request limited to one of the domains that the run already uses."""
+    """Return the request limited to one of the domains that the run already uses (P2)."""
     placement = request.placement
     home = tuple(
         each for each in placement.own_domains if not placement.within or each in placement.within
@@ -256,6 +264,7 @@ def _covers(
 def _with_trace(
     refused: Refused, trace: tuple[CoverStep, ...], elsewhere: tuple[EnvelopeKey, ...]
 ) -> Refused:
+    """Return the refusal with the search for payers that was made for it."""
     helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
     return replace(refused, trace=trace, time_may_help=helps, elsewhere=elsewhere)
 
@@ -263,8 +272,11 @@ def _with_trace(
 def _in_one_location(
     world: World, request: StartRequest, funded: list[tuple[Location, Covered]]
 ) -> Admitted | None:
-    """Return a plan for everything at one location: the best-paid one, among equals with least
-    left over."""
+    """Return a plan with all groups in one location, or None (P4).
+
+    Chosen is the location with the least borrowed, then least shared money; among equals the one
+    with the fewest free GPUs left.
+    """
     ranked = sorted(funded, key=preference)
     first = ranked[0][1].trace if ranked else ()
     while ranked:
@@ -280,8 +292,10 @@ def _in_one_location(
 def _among_equals(
     world: World, request: StartRequest, equals: list[tuple[Location, Covered]]
 ) -> Admitted | None:
+    """Return a plan in one of these locations, which cost the same: one domain before several,
+    then the fewest free GPUs left, then the name (P4)."""
     covers = dict(equals)
-    # The usual case: one domain that holds all leaves less over than a spread.
+    # The usual case: one domain holds all groups.
     packed = pack_in_one_domain(world, request.placement, [location for location, _ in equals])
     if packed is not None:
         node = world.fleet.nodes[packed.places[0].node].node
@@ -302,10 +316,14 @@ def _among_equals(
 def _group_by_group(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Place each group at the best-paid location, on top of the groups before it.
+    """Place the groups one after the other, each in its best location; None if not all fit (P4).
 
-    Domains that the run already uses come before all others. If some group finds no place, groups
-    before it make way: each takes the best place that leaves one for the others.
+    Domains that the run already uses come before all others. If a group finds no place, a search
+    follows: each group gets the best place that leaves places for the groups after it.
+
+    Example: envelope A pays for one group anywhere, envelope E for one group in east. East and
+    west have GPUs for one group each. If A pays for group 0 in east, group 1 finds no payer in
+    west. The search puts group 0 in west, where A pays, and group 1 in east, where E pays.
     """
     placing = _GroupPlacement(world, request, locations, start=start, now=now)
     with world.what_if.opened():
@@ -327,12 +345,15 @@ def _group_by_group(
     return Admitted(covered=covered_by, packed=Packed(places=places))
 
 
-_GroupPlace = tuple[Location, Covered, Packed]  # of one group
-_PLACES_TRIED_MAX = 256  # bound on the search for places of all groups
+_GroupPlace = tuple[Location, Covered, Packed]  # location, payers and places of one group
+_PLACES_TRIED_MAX = 256  # limit of the search
 
 
 class _GroupPlacement:
-    """Places groups one after the other. The caller must hold an open what-if."""
+    """Places the groups of a run one after the other.
+
+    The caller must hold an open what-if.
+    """
 
     def __init__(
         self,
@@ -348,11 +369,11 @@ class _GroupPlacement:
         self._start, self._now = start, now
         self._borrowed = request.borrowed_already
         self._tries_left = _PLACES_TRIED_MAX
-        # counts of groups per location from which no solution was found
+        # numbers of groups placed in each location from which the other groups found no place
         self._dead_ends: set[tuple[int, ...]] = set()
 
     def place_all_greedily(self) -> list[_GroupPlace] | None:
-        """Give each group its best place; None if some group finds none."""
+        """Give each group its best place and return the places; None if a group finds none."""
         found: list[_GroupPlace] = []
         for group in self._request.placement.groups:
             chosen = self._best(group, self._locations)
@@ -364,11 +385,14 @@ class _GroupPlacement:
         return found
 
     def place_all_by_search(self) -> list[_GroupPlace] | None:
-        """Give each group the best place that leaves one for the groups after it; None if there
-        is none."""
+        """Give each group the best place that leaves places for the groups after it.
+
+        Returns the places, or None if none were found within the limit.
+        """
         return self._place_rest([])
 
     def _place_rest(self, before: list[_GroupPlace]) -> list[_GroupPlace] | None:
+        """Place the groups after `before`, trying other locations where that fails."""
         groups = self._request.placement.groups
         if len(before) == len(groups):
             return before
@@ -413,6 +437,7 @@ class _GroupPlacement:
 
 
 def _in_any_domain(placement: PlacementRequest) -> PlacementRequest:
+    """Return the request without a preference for the domains that the run already uses."""
     return replace(placement, own_domains=())
 
 
@@ -426,6 +451,10 @@ def _one_group(
     now: Instant,
     borrowed: int,
 ) -> tuple[Location, Covered, Packed] | None:
+    """Return the best location, payers and places for one group, or None.
+
+    `borrowed`: GPUs that the run borrows already, with the groups before this one.
+    """
     single = replace(request.placement, groups=(group,))
     alone = StartRequest(run=request.run, placement=single, span=request.span)
     funded = []

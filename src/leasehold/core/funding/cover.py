@@ -1,8 +1,11 @@
-"""cover: find the payers of a run by walking the envelopes its owner may use, in order (C2).
+"""cover: find the payers of a run among the envelopes that its owner may use, in order (C2).
 
-Called once per location by `admit`, `forecast`, `resize` and refinancing. Reserves nothing: the
-segments it returns become leases only at bind. The trace lists every envelope of the walk, with
-what it gave or why it gave nothing.
+Called once per location, for starts, grows, forecasts and refinancing. Reserves nothing: the
+segments that it returns become leases only at bind. The trace lists every envelope that was asked,
+with what it gave or why it gave nothing.
+
+Example: a run asks for 16 GPUs. Its own envelope has 10 left, a sibling's has 20: two segments of
+10 (Owned) and 6 (Shared).
 """
 
 from collections.abc import Iterator
@@ -44,7 +47,7 @@ class _Limit(Record):
 
 
 def cover(world: World, ask: FundingRequest, *, now: Instant) -> Covered | Refused:
-    """Return the payers of `ask` in order, or why they cannot pay for all of it."""
+    """Return the payers of `ask` in payer order, or why they cannot pay for all of it."""
     assert ask.gpus > 0
     assert ask.start >= now
     left = ask.gpus
@@ -117,9 +120,9 @@ def can_pay(
 
 
 class _AggregateUse:
-    """The use of aggregate caps during one walk.
+    """The use of aggregate caps while one run's payers are looked for.
 
-    Each cap is summed up once, even if the walk meets several envelopes under it.
+    The use of each cap is summed up once, even if several of its envelopes are asked.
     """
 
     def __init__(self, world: World, ask: FundingRequest, now: Instant) -> None:
@@ -128,7 +131,7 @@ class _AggregateUse:
         self._taken: dict[str, int] = {}  # GPUs taken by this walk, from all members
 
     def used(self, aggregate: Aggregate, *, end: Instant) -> int:
-        """Return the GPUs that count against the cap, including those that this walk took."""
+        """Return the most GPUs that count against the cap until `end`, with those taken here."""
         known = self._used.get((aggregate.key, end))
         if known is None:
             self._world.steps.take(len(aggregate.members))
@@ -139,17 +142,19 @@ class _AggregateUse:
         return known + self._taken.get(aggregate.key, 0)
 
     def take(self, envelope: Envelope, gpus: int) -> None:
+        """Note that the envelope pays for so many GPUs of the run."""
         for aggregate in self._world.aggregates[envelope.key]:
             self._taken[aggregate.key] = self._taken.get(aggregate.key, 0) + gpus
 
 
 def _borrow_left(ask: FundingRequest) -> int:
+    """Return how many more GPUs the run may borrow (`maxBorrowGPUs`, C3)."""
     limit = ask.funding.max_borrow_gpus
     return FOREVER if limit is None else max(0, limit - ask.borrowed_already)
 
 
 def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relation]]:
-    """Yield the envelopes in the order of C2, each at the first step that reaches it."""
+    """Yield the envelopes in payer order (C2), each at the first step that reaches it."""
     tree = world.tree
     seen = set(ask.except_for)
 
@@ -179,6 +184,7 @@ def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relatio
 
 
 def _family_levels(world: World, ask: FundingRequest) -> Iterator[tuple[tuple[str, ...], Relation]]:
+    """Yield the owner itself, its siblings, then its ancestors, nearest first (C2, 1 and 2)."""
     tree = world.tree
     yield (ask.owner,), Relation.OWNED
     yield tree.siblings(ask.owner), Relation.SHARED
@@ -187,6 +193,7 @@ def _family_levels(world: World, ask: FundingRequest) -> Iterator[tuple[tuple[st
 
 
 def _lenders(world: World, ask: FundingRequest) -> Iterator[tuple[str, ...]]:
+    """Yield the sponsors in the run's order, then their ancestors, nearest first (C2, 4 and 5)."""
     sponsors = tuple(each for each in ask.funding.sponsors if each != ask.owner)
     for sponsor in sponsors:
         yield (sponsor,)
@@ -267,6 +274,7 @@ def _why_closed(
 
 
 def _lends_to(world: World, lender: str, borrower: str) -> bool:
+    """Return whether an envelope of `lender` pays for leases of `borrower` now."""
     return any(
         world.accounts.of(envelope.key).borrowers.get(borrower)
         for envelope in world.envelopes.values()

@@ -1,9 +1,8 @@
-"""funded: decide whether a run has payers, before looking for a place.
+"""funded: decide whether a run has payers, without looking for a place.
 
-Groups that may be in several locations are funded one after the other, each on top of those before
-it, because money that pays for one group may not suffice for all. `resolve` asks in its what-if
-before it cuts anything: victims free GPUs, not money. `forecast` asks so as not to search for a
-place at every instant at which GPUs come free.
+Groups that may be in several locations are funded one after the other, each on top of the groups
+before it, because money that pays for one group may not pay for all. `forecast` and the plans ask
+this first, because looking for a place is much more expensive.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -60,9 +59,10 @@ def paid_on_empty_fleet(
     now: Instant,
     except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Return why the run has no payers at `at`, in whatever place; None if it has.
+    """Return why the run would have no payers at `at` even on an empty fleet; None if it has.
 
     `rooms`: location -> number of groups it could hold if it were empty.
+    `except_for`: envelopes that must not pay.
     """
     placement, groups = request.placement, len(request.placement.groups)
     answers = {
@@ -155,9 +155,10 @@ def _funded_together(
     rooms: Mapping[Location, int] | None = None,
     except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Return why some group finds no payer on top of the groups before it; None if all do.
+    """Return why a group finds no payers on top of the groups before it; None if all find some.
 
-    `rooms`: location -> number of groups it could hold.
+    Each group takes the first location that pays. If that fails, other distributions are tried.
+    `rooms`: location -> number of groups it could hold; None: do not limit them.
     """
     left = {} if rooms is None else dict(rooms)
     refused = None
@@ -183,7 +184,10 @@ def _funded_together(
 
 
 class GroupPayers:
-    """The payers of one group after the other. The caller must hold an open what-if."""
+    """Finds payers for one group after the other.
+
+    The caller must hold an open what-if.
+    """
 
     def __init__(
         self,
@@ -217,6 +221,8 @@ class GroupPayers:
         return known
 
     def take(self, location: Location) -> Covered:
+        """Claim the payers of one more group in `location`, which must have some, and return
+        them."""
         covered = self.of(location)
         assert isinstance(covered, Covered), location
         claims = claim_on_top(self._world, self._request, covered, start=self._at)
@@ -225,13 +231,16 @@ class GroupPayers:
         return covered
 
     def can_pay_for_all(self, left: dict[Location, int], groups: int) -> bool:
-        """Return whether so many groups find payers in locations with so many groups' room `left`,
-        each in some place that leaves payers to those after it."""
+        """Return whether so many groups find payers, in any distribution over the locations.
+
+        Claims these payers. `left`: location -> number of groups it can still hold.
+        """
         self._tries_left = _TRIES_MAX
         self._dead_ends: set[tuple[int, ...]] = set()
         return self._can_pay_for_rest(left, groups)
 
     def _can_pay_for_rest(self, left: dict[Location, int], groups: int) -> bool:
+        """Find payers for the last `groups` groups, trying other locations where that fails."""
         if not groups:
             return True
         counts = tuple(left.values())

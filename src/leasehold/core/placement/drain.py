@@ -1,9 +1,9 @@
-"""drain: decide how each run leaves a node under drain without losing work.
+"""drain: decide how each run leaves a node under drain without losing work (S5).
 
-Decides for one unit of a run (all of it, or one group of a `gang: Group` run) on one node. In this
-order: its pods move to spares; an elastic run gives up their groups; a run with a checkpoint is
-requeued; otherwise the drain waits for its end. `control.running.draining` carries it out, the
-question `drain` shows it. A cordon alone triggers nothing of this.
+Decides for one unit of a run (all of it, or one group of a sweep) on one node. In this order: its
+pods move to spares; an elastic run gives up their groups; a run with a checkpoint is requeued;
+otherwise the drain waits for its end. `control.running.draining` carries it out, and the question
+`drain` shows it. A cordon alone triggers nothing.
 """
 
 from enum import StrEnum
@@ -24,7 +24,7 @@ class DrainAction(StrEnum):
 
 
 class DrainPlan(Record):
-    """How a unit leaves a node. Pods move to spares only if all of the unit can leave."""
+    """How one unit leaves one node. Pods move to spares only if all of the unit can leave."""
 
     way: DrainAction
     takeovers: tuple[Takeover, ...] = ()
@@ -119,6 +119,7 @@ def will_be_taken_over(world: World, spare: Lease) -> bool:
 
 
 def _is_standing(lease: Lease) -> bool:
+    """Return whether a pod runs under the lease and is to go on."""
     return lease.ending is None and lease.role is not Role.SPARE
 
 
@@ -130,7 +131,10 @@ def _is_heard(world: World, node: str) -> bool:
 
 
 def _spares_for(world: World, unit: int, pods_here: list[Lease]) -> list[Takeover] | None:
-    """Return spares for these pods of one group, besides those that its other pods will take."""
+    """Return takeovers for these pods of one group, or None if there are too few spares.
+
+    Spares that other pods of the group will take over are not used.
+    """
     uid, group = pods_here[0].uid, pods_here[0].group
     pods: dict[str, list[Lease]] = {}
     for lease in pods_here:
