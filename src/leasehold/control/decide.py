@@ -60,6 +60,7 @@ def decide(
 
 
 def _decide(turn: Turn) -> None:
+    """Make all decisions of the turn, in their order."""
     world = turn.world
     turn.state_changed_facts()
     is_first = world.work.take_up()
@@ -97,9 +98,9 @@ def _decide(turn: Turn) -> None:
 def _is_postponed(turn: Turn, *, has_cut: bool) -> bool:
     """Return whether the queue is walked in the next turn only; if so, request that turn.
 
-    Leases that were marked as ending in this turn may close at the same instant, and all events of
-    an instant are applied before the queue is walked (Q2). The walk is not postponed twice in a
-    row, unless an overdraft has preempted (`has_cut`) and may have to preempt more.
+    Leases that were marked as ending in this turn may close at the same instant. All events of an
+    instant are applied before the queue is walked (Q2). The walk is not postponed twice in a row,
+    unless an overdraft has preempted (`has_cut`) and may have to preempt more.
     """
     is_postponed = turn.world.memory.postpone_once(wanted=bool(turn.marked))
     is_postponed = is_postponed or (has_cut and must_wait(turn))

@@ -76,6 +76,7 @@ class _Draft:
         self.resolutions: list[tuple[str, str]] = []
 
     def finished(self, epoch: int, instant: Instant) -> Batch:
+        """Return the batch as it would be committed now."""
         return Batch(
             seq=self.seq,
             epoch=epoch,
@@ -128,7 +129,7 @@ class Turn:
 
     @property
     def about(self) -> Uid:
-        """The run that is being decided about. A failure names it, and steps count for it."""
+        """Return the run that is being decided about. A failure names it; steps count for it."""
         return self.world.steps.about
 
     @about.setter
@@ -175,6 +176,7 @@ class Turn:
             self.wake_at = min(self.wake_at, at)
 
     def tell(self, kind: str, subject: str, reason: Reason, message: str) -> None:
+        """Report something about an object; it is written after the commit."""
         assert subject, reason
         assert message, reason
         self.notices.append(
@@ -280,10 +282,12 @@ class Turn:
         return specs + (len(payers) + len(nodes)) * _ENTRY_BYTES
 
     def _state_all_facts(self, leases: list[Lease]) -> None:
+        """Write the Budgets and nodes of these leases that the ledger lacks."""
         for lease in leases:
             self._state_facts(lease)
 
     def _open(self, leases: list[Lease], size: int) -> None:
+        """Add the leases to the current batch, which must have room for `size` more bytes."""
         draft = self._drafts[-1]
         draft.size += size
         self.opened += 1
@@ -473,11 +477,13 @@ class Turn:
             self._state_node(lease.node)
 
     def _state_unknown_budget(self, key: str) -> None:
+        """Write the Budget if it exists and the ledger lacks it."""
         # A spare may become active after its Budget was deleted; there is nothing to write then.
         if key not in self.world.budget_facts and key in self.world.budgets:
             self._state_budget(key)
 
     def _state_budget(self, key: str) -> None:
+        """Write the Budget's present spec."""
         spec = self.world.budgets[key].wire_spec
         self._make_room(1, len(spec))
         draft = self._drafts[-1]
@@ -486,6 +492,7 @@ class Turn:
         draft.size += len(spec) + _ENTRY_BYTES
 
     def _state_node(self, name: str) -> None:
+        """Write the node's present GPUs, flavor and domain."""
         self._make_room(1)
         draft = self._drafts[-1]
         node = self.world.fleet.nodes[name].node

@@ -221,7 +221,7 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         return False
     cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
     if cuts is None or not cuts.kept:
-        return False  # its runs are gone, or everything it pays for is ending
+        return False  # the runs are gone, or all leases that the envelope pays for are ending
     publish_cuts(
         turn, cuts, subject, cause=CutCause.OVERDRAFT, envelope=excess.subject, deficit=excess.gpus
     )

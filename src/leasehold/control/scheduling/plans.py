@@ -125,7 +125,7 @@ def _plan(
     by_cuts = old.by_cuts if old is not None else 0
     known, asked = _known_start(turn, request, refused, walk, old)
     is_late = known is not None and may_cut and known.held_from > latest
-    if is_late and _is_paid(turn, request, walk, at=max(latest, now)):  # it lacks GPUs (Q4)
+    if is_late and _is_paid(turn, request, walk, at=max(latest, now)):  # only GPUs are short (Q4)
         known, first = None, max(latest, since + policy.activation_lead)
     if known is not None and (not by_cuts or known.held_from < by_cuts):
         return replace(known, by_cuts=by_cuts, asked=asked)
@@ -343,7 +343,7 @@ def _by_cuts(
     if not announced and now < first - lead:
         return waits
     if _waits_for_victims(world, request.run):
-        return replace(waits, state=State.BLOCKED)  # preempt no further runs for it (A4)
+        return replace(waits, state=State.BLOCKED)  # preempt nothing more for the run (A4)
     if announced and old is not None:
         at = max(announced, now)
         if _site_stands(turn, request, old, at=at, returned=family):

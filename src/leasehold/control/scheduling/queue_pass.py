@@ -90,7 +90,9 @@ class QueuePass:
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """`alike`, `supply`: what earlier walks found.
+        """Begin a walk.
+
+        `alike`, `supply`: what earlier walks found.
         `is_rehearsal`: the walk answers a question, and must not use up the samples that real
         walks may draw.
         """

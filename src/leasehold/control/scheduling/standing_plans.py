@@ -169,11 +169,12 @@ class StandingPlans:
             self._passing.leases_changed(changes.nodes)
 
     def catch_up_in_walk(self) -> None:
-        """Do the same during a walk, if there is anything to note."""
+        """Note what has changed in the World during a walk, if anything has."""
         if not self._turn.world.journal.is_empty:
             self.catch_up()
 
     def _note(self, changes: Changes) -> None:
+        """Number the changes of nodes and payers; they concern every run."""
         self._number += 1
         table, number = self._lease_changes, self._number
         table.nodes.update(dict.fromkeys(changes.nodes, number))
@@ -227,6 +228,7 @@ class StandingPlans:
         return None
 
     def _stands(self, run: Run, known: StandingPlan) -> bool:
+        """Return whether nothing that the verdict depends on has changed."""
         turn = self._turn
         return (
             known.run is run

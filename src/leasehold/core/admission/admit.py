@@ -78,7 +78,8 @@ def admit(
 def _in_its_domain(
     world: World, request: StartRequest, locations: list[Location], *, start: Instant, now: Instant
 ) -> StartRequest:
-    """Limit the first groups of a sweep that may not spread to one domain (G3).
+    """Return the request; for the first groups of a sweep that may not spread, limit it to one
+    domain (G3).
 
     Chosen is the domain with payers in which most of the waiting groups fit; among equals the one
     with the fewest free GPUs. The caller must hold an open what-if.
@@ -135,7 +136,10 @@ def as_found_by(
 def _without_rejecting_nodes(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Admit without the nodes that rejected a bind, wherever they are (P3); None if that fails."""
+    """Return a plan without the nodes that rejected a bind, wherever they are (P3), or None.
+
+    The caller must hold an open what-if.
+    """
     rejecting = [name for name in request.placement.last if name in world.fleet.nodes]
     if not rejecting:
         return None
@@ -179,7 +183,7 @@ def _explain_lack_of_place(
     with world.what_if.opened():
         world.fleet.tolerate(request.run.spec.tolerations)
         unheld = pack(world, request.placement, locations) if locations else refused
-    if isinstance(unheld, Refused):  # held GPUs are not what it lacks
+    if isinstance(unheld, Refused):  # the run would not fit without the calendar either
         return _with_trace(unheld, refused.trace, refused.elsewhere)
     return replace(held(request.placement, refused.trace), elsewhere=refused.elsewhere)
 
@@ -418,6 +422,7 @@ class _GroupPlacement:
         return None
 
     def _best(self, group: int, locations: list[Location]) -> _GroupPlace | None:
+        """Return the best place for a group beside those placed so far, or None."""
         return _one_group(
             self._world,
             self._request,
@@ -429,6 +434,7 @@ class _GroupPlacement:
         )
 
     def _occupy(self, chosen: _GroupPlace) -> None:
+        """Take the GPUs and the money of a group's place in the what-if."""
         world, request = self._world, self._request
         claims = claim_on_top(world, request, chosen[1], start=self._start)
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)

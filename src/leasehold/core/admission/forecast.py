@@ -234,7 +234,7 @@ class _OtherInstants:
         first: Instant,
         now: Instant,
     ) -> None:
-        """`first`: no earlier instant is of interest."""
+        """Begin with the openings of windows. Instants before `first` are never yielded."""
         self._world, self._request, self._calendar = world, request, calendar
         self._outlook, self._first, self._now = outlook, first, now
         self._asked: set[EnvelopeKey] = set()

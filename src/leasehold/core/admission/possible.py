@@ -215,6 +215,7 @@ def _with_most(fleet: Fleet, pools: list[Pool], what: Resource, amount: int) -> 
 
 
 def _words(what: Resource, amount: int) -> str:
+    """Return an amount of a resource with its unit."""
     match what:
         case "GPUs":
             return plural(amount, "GPU")

@@ -166,10 +166,12 @@ class Outlook:
         self._pods[domain], self._beside[domain] = seen
 
     def _nodes_with_entries(self, domain: str) -> list[str]:
+        """Return the nodes of a domain with entries."""
         pool = self._world.fleet.pools[(self.flavor, domain)]
         return [name for name in pool.nodes if self._calendar.on_node(name)]
 
     def _times(self, name: str, domain: str) -> list[Instant]:
+        """Return the instants of a node beside leases and entries."""
         known = self._beside.get(domain, {}).get(name)
         return self._plain.by_node[name] if known is None else known
 
@@ -220,6 +222,7 @@ class Outlook:
     def _times_seen_by(
         self, domain: str, names: list[str], uid: Uid, span: int, limit: int
     ) -> list[Instant]:
+        """Return the domain's instants, with those of the nodes `names` as the run sees them."""
         times = list(self._pods[domain])
         for name in names:
             _replace_times(

@@ -1,8 +1,8 @@
 """funded: decide whether a run has payers, without looking for a place.
 
 Groups that may be in several locations are funded one after the other, each on top of the groups
-before it, because money that pays for one group may not pay for all. `forecast` and the plans ask
-this first, because looking for a place is much more expensive.
+before it. Money that pays for any one group may not pay for all. `forecast` and the plans ask this
+first, because looking for a place is much more expensive.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -104,7 +104,7 @@ def why_unpaid(
 
     - `rooms`: location -> number of groups it could hold if it were empty
     - `returned`: leases whose money has come back
-    - `but`: envelopes that must not pay
+    - `except_for`: envelopes that must not pay
     """
     with world.what_if.opened():
         calendar.respect(world, request.run.uid, request.limit)
@@ -139,6 +139,10 @@ def _cover(
     borrowed: int = 0,
     except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | Refused:
+    """Return the payers of `gpus` GPUs in a location, or the refusal.
+
+    `borrowed`: GPUs borrowed by earlier groups of the same start.
+    """
     ask = funding_request_for(
         request, location, gpus, start=at, borrowed=request.borrowed_already + borrowed
     )

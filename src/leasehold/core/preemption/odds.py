@@ -1,8 +1,8 @@
 """odds: each run's chance to be drawn in a lottery that has not taken place yet.
 
-Announced with a start by preemption (Q5). With few bundles the odds are exact: every order of draws
-is weighted with its probability. Otherwise many seeds are drawn. Works on counts of free GPUs per
-node instead of the World's indices, which would be too slow for a thousand draws.
+The odds are announced with a start by preemption (Q5). With few bundles they are exact: every order
+of draws is weighted with its probability. Otherwise many seeds are tried. Both work on counts of
+free GPUs per node, because the World's indices would be too slow for a thousand draws.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from leasehold.core.world.world import World
 class Preview(Record):
     """The expected outcome of a preemption, as far as it is known before the draw."""
 
-    deficit: int  # GPUs
-    spares: int  # GPUs
+    deficit: int  # GPUs that the run lacks at its start
+    spares: int  # GPUs of spares that would be dropped
     shrunk: tuple[tuple[RunKey, int], ...]  # (run, group), in the order taken
-    left_to_lottery: int  # GPUs
+    left_to_lottery: int  # GPUs that a lottery would have to free
     odds: tuple[tuple[RunKey, int], ...] | None  # (run, percent); None: not computed
 
 
@@ -41,10 +41,9 @@ def preview(
     now: Instant,
     may_sample: Callable[[], bool],
 ) -> Preview:
-    """Preview the preemption at `at`, up to the draw.
+    """Return the expected outcome of the preemption at `at`.
 
-    If there are too many bundles for exact odds, calls `may_sample` to ask whether sampling is
-    allowed.
+    `may_sample`: asked only if there are too many bundles for exact odds.
     """
     with world.what_if.opened():
         site_state = SiteDomains(world, request, calendar, planned, at=at, now=now)
@@ -71,8 +70,10 @@ _Drawn = list[tuple[Bundle, Cut]]
 
 
 class _Counts:
-    """Free GPUs per node, minus those kept for entries (possibly negative), and whether all
-    groups fit."""
+    """Counts the free GPUs of each node while cuts are tried, and whether all groups fit.
+
+    GPUs that entries keep are taken off, so a count may be negative.
+    """
 
     def __init__(self, world: World, request: StartRequest, site_state: SiteDomains) -> None:
         placement = request.placement
@@ -96,16 +97,18 @@ class _Counts:
                     self._room[pool.domain] += state.free // self._gpus
 
     def fits(self) -> bool:
+        """Return whether all groups fit."""
         rooms = [room // self._per_group for room in self._room.values()]
         return (sum(rooms) if self._spread else max(rooms)) >= self._groups
 
     def deficit(self) -> int:
+        """Return the GPUs of the pods that do not fit; at least those of one pod."""
         pods = self._per_group * self._groups
         room = sum(self._room.values()) if self._spread else max(self._room.values())
         return max(self._gpus, (pods - room) * self._gpus)
 
     def shift(self, cut: Cut, sign: int) -> None:
-        """Apply a cut (`sign` 1) or undo it (-1). A lease may be part of several cuts."""
+        """Apply a cut (`sign` 1) or undo it (`sign` -1). A lease may be part of several cuts."""
         for lease in cut.leases:
             before = self._ended[lease.name]
             self._ended[lease.name] = before + sign
@@ -119,13 +122,14 @@ class _Counts:
         self._room[self._domain[lease.node]] += change
 
     def _gain(self, lease: Lease) -> int:
+        """Return the GPUs that the run gains if the lease ends."""
         known = self._gains.get(lease.name)
         if known is None:
             known = self._gains[lease.name] = self._arena.kept.gain(lease)
         return known
 
     def ended(self, drawn: _Drawn) -> list[Bundle]:
-        """Return the drawn bundles that are left after pruning (R6). Undoes all cuts in `drawn`."""
+        """Return the drawn bundles that are really needed (R6), and undo all cuts in `drawn`."""
         kept = list(drawn)
         for each in reversed(drawn):
             self.shift(each[1], -1)

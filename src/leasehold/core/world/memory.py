@@ -67,8 +67,10 @@ class Memory:
     def note_place(
         self, uid: Uid, refused: Refused, reported: Refused, place: tuple[int, int]
     ) -> None:
-        """Note that the run is told `told`; `refused` is the refusal that it shares with equal
-        runs."""
+        """Note the place in the queue of a run beyond the depth (Q9).
+
+        `refused`: the refusal that equal runs share. `reported`: the same with the place in words.
+        """
         assert reported.reason is refused.reason, uid
         self.behind[uid] = (refused, *place)
         self.refusals[uid] = reported
