@@ -63,7 +63,7 @@ def forecast_many(nodes: int, count: int) -> tuple[float, int]:
     """Seconds to plan so many pending runs one on top of the other, and how many were planned."""
     world = full_world(nodes, limit=12 * HOUR)
     turn = Turn(world, now=NOW, key=b"k", time_trusted=True)
-    passing = QueuePass(world.policy)
+    walk = QueuePass(world.policy)
     planned = 0
     spent = 0.0
     for run in mixed_runs(count, seed=11):
@@ -74,8 +74,8 @@ def forecast_many(nodes: int, count: int) -> tuple[float, int]:
         began = process_time()
         refused = admit(world, request, turn.calendar, start=NOW, now=NOW)
         assert isinstance(refused, Refused), refused
-        if passing.take_place(run, refused).is_planned:
-            plan = plan_for(turn, request, refused, passing, is_first=True)
+        if walk.take_place(run, refused).is_planned:
+            plan = plan_for(turn, request, refused, walk, is_first=True)
             assert plan is not None
             enter(turn, request, plan)
             planned += plan.known is not None

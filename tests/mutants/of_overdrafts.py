@@ -20,8 +20,8 @@ OVERDRAFTS = (
     Mutant(
         "a lease is refinanced with what others count on",
         "control/preemption/overdrafts.py",
-        "    covered = _other_payer(world, lease, claims, now=now, but=but)\n",
-        "    covered = _other_payer(world, lease, [], now=now, but=but)\n",
+        "    covered = _other_payer(world, lease, claims, now=now, except_for=except_for)\n",
+        "    covered = _other_payer(world, lease, [], now=now, except_for=except_for)\n",
         story("O2-claimed-money-is-used-last"),
     ),
     Mutant(
@@ -34,8 +34,8 @@ OVERDRAFTS = (
     Mutant(
         "whoever waits starts before an overdraft has cut all that it must",
         "control/decide.py",
-        "    is_put_off = is_put_off or (has_cut and must_wait(turn))\n",
-        "    is_put_off = is_put_off or (has_cut and not has_cut)\n",
+        "    is_postponed = is_postponed or (has_cut and must_wait(turn))\n",
+        "    is_postponed = is_postponed or (has_cut and not has_cut)\n",
         story("O3-an-overdraft-is-settled-before-anybody-starts"),
     ),
     Mutant(
@@ -69,8 +69,8 @@ OVERDRAFTS = (
     Mutant(
         "O3, protection holds against an overdraft",
         "core/preemption/overdraft.py",
-        'now=now, but="", partly=True)',
-        'now=now, but="nobody", partly=True)',
+        'now=now, beneficiary="", partly=True)',
+        'now=now, beneficiary="nobody", partly=True)',
         unit("core/test_cutting"),
     ),
     Mutant(
@@ -90,8 +90,8 @@ OVERDRAFTS = (
     Mutant(
         "O5, a protected run keeps the envelope of its relatives",
         "core/preemption/overdraft.py",
-        '        return cut_until_it_fits(scope, seeder=seeder, now=now, but="")\n',
-        '        return cut_until_it_fits(scope, seeder=seeder, now=now, but="-")\n',
+        '        return cut_until_it_fits(scope, seeder=seeder, now=now, beneficiary="")\n',
+        '        return cut_until_it_fits(scope, seeder=seeder, now=now, beneficiary="-")\n',
         story("O5-a-protected-run-gives-the-envelope-back"),
     ),
     Mutant(
@@ -104,15 +104,15 @@ OVERDRAFTS = (
     Mutant(
         "O5, a lease of the family moves to another envelope of the owner",
         "control/scheduling/family.py",
-        "now=now, but=own)",
+        "now=now, except_for=own)",
         "now=now)",
         story("O5"),
     ),
     Mutant(
         "O5, what is ending already is taken once more",
         "control/scheduling/family.py",
-        "        if is_going(world.leases[name], now):\n            money.end(",
-        "        if not name:\n            money.end(",
+        "        if counts_as_gone(world.leases[name], now):\n            trial.end(",
+        "        if not name:\n            trial.end(",
         story("O5-what-is-ending-counts-as-gone"),
     ),
     Mutant(

@@ -29,7 +29,7 @@ PLACEMENT = (
     Mutant(
         "only whoever would pay today is waited for",
         "core/admission/forecast.py",
-        "        others.wait_for(plan)\n",
+        "        others.watch_payers(plan)\n",
         "",
         story("Q4-the-payer-is-looked-for-at-the-start"),
     ),
@@ -57,8 +57,8 @@ PLACEMENT = (
     Mutant(
         "a rejecting node is shunned in its domain only",
         "core/admission/admit.py",
-        "    shunned = [name for name in request.placement.last if name in world.fleet.nodes]\n",
-        "    shunned = [name for name in request.placement.last if name not in "
+        "    rejecting = [name for name in request.placement.last if name in world.fleet.nodes]\n",
+        "    rejecting = [name for name in request.placement.last if name not in "
         "world.fleet.nodes]\n",
         story("P3-a-rejecting-node-comes-last-in-the-whole-fleet"),
     ),
@@ -79,8 +79,8 @@ PLACEMENT = (
     Mutant(
         "a group takes what the next one needs",
         "core/admission/admit.py",
-        "        found = seating.seat_all_somehow()\n",
-        "        found = seating.seat_all()\n",
+        "        found = placing.place_all_by_search()\n",
+        "        found = placing.place_all_greedily()\n",
         story("P4"),
     ),
     Mutant(

@@ -56,8 +56,8 @@ QUEUE = (
     Mutant(
         "Q4, two plans count on the same money",
         "core/calendar/entries.py",
-        "        world.accounts.respect(self._claims_by_payer, but=frozenset((uid, *passed)))\n",
-        "        world.accounts.respect({}, but=frozenset((uid, *passed)))\n",
+        "world.accounts.respect(self._claims_by_payer, except_for=frozenset((uid, *passed)))\n",
+        "world.accounts.respect({}, except_for=frozenset((uid, *passed)))\n",
         story("Q4-a-plan-has-payers-that-no-plan-ahead-has"),
     ),
     Mutant(
@@ -161,8 +161,8 @@ QUEUE = (
     Mutant(
         "Q5, the payers' windows may close as soon as it has started",
         "core/preemption/site.py",
-        "ask.until(ground.at + tenure_of(world, request.run))",
-        "ask.until(ground.at)",
+        "ask.until(offers.at + tenure_of(world, request.run))",
+        "ask.until(offers.at)",
         _SITE,
     ),
     Mutant(
@@ -182,7 +182,7 @@ QUEUE = (
     Mutant(
         "Q5, a site lies where a plan ahead is",
         "core/preemption/site.py",
-        "        return max(0, state.node.gpus - state.foreign - taken.bit_count() - missed)\n",
+        "        return max(0, state.node.gpus - state.foreign - taken.bit_count() - kept)\n",
         "        return max(0, state.node.gpus - state.foreign - taken.bit_count())\n",
         story("Q5-a-site-respects-plans-ahead"),
     ),
@@ -196,7 +196,7 @@ QUEUE = (
     Mutant(
         "Q5, odds that were too many for one second are never drawn",
         _PLANS,
-        "            if is_foreseen or not passing.may_sample(turn):\n",
+        "            if is_foreseen or not walk.may_sample(turn):\n",
         "            if is_foreseen or plan:\n",
         unit("control/test_decide"),
     ),
@@ -211,7 +211,7 @@ QUEUE = (
         "Q7, who loses its site begins with a new notice",
         _PLANS,
         "        if site is not None:\n"
-        "            return _on(turn, request, site, passing, starts=announced)\n",
+        "            return _on(turn, request, site, walk, starts=announced)\n",
         "",
         story("Q7-a-lost-site-is-replaced-in-its-domain"),
     ),
@@ -296,8 +296,8 @@ QUEUE = (
     Mutant(
         "Q10, nobody passes a site that is kept",
         "core/calendar/entries.py",
-        "span > self._passable_by.get(entry.uid, -1)",
-        "span > -1",
+        "limit > self._passable_by.get(entry.uid, -1)",
+        "limit > -1",
         _CALENDAR,
     ),
     Mutant(

@@ -99,7 +99,7 @@ RESOLUTIONS = (
     Mutant(
         "R4, who is protected is drawn",
         _CUTS,
-        "            if run is None or (but and is_protected(self.world, run, now)):\n",
+        "            if run is None or (beneficiary and is_protected(self.world, run, now)):\n",
         "            if run is None:\n",
         prop("resolve"),
     ),

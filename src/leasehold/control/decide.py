@@ -1,7 +1,8 @@
-"""decide — one turn over the World: level-triggered, so it can be repeated after any crash.
+"""decide: one turn over the World, called by the shell after every event and timer.
 
-Tends the runs that something happened to, brings envelopes back within their caps, then starts and
-plans what is pending, then lets elastic runs grow. The shell calls it after every event and timer.
+A turn tends the runs that changed, settles overdrafts, walks the queue, and lets elastic runs
+grow, in this order. It looks at the present state only, not at the events that led there
+(level-triggered), so it can be repeated after any crash.
 """
 
 from leasehold.control.preemption.overdrafts import forgive_lowered_caps, handle_overdrafts
@@ -31,11 +32,19 @@ def decide(
     left_alone: frozenset[Uid] = frozenset(),
     is_strict: bool = False,
 ) -> Turn:
-    """Everything that is to be done now. The World is changed as if it were done already.
+    """Return everything that must be done at `now`, as a sealed `Turn`.
 
-    Runs that are quarantined are looked after and nothing begins for them; those that are left
-    alone are not even that. Raises `DecisionFailed` for a defect. A strict turn considers plans
-    that stand all the same: a simulation finds what they miss."""
+    The World is changed at once, as if the Turn were already committed. Raises `DecisionFailed`
+    if a decision raises, which is a defect; the error names the run.
+
+    `key`: the secret from which nonces of lotteries are derived.
+    `time_trusted`: false while the clock is unclear; then no decision that depends on time alone
+    is made.
+    `quarantined`: runs that are tended, but for which nothing new begins.
+    `left_alone`: runs that are not even tended.
+    `is_strict`: consider runs whose plan stands, too, and compare the results (Q7); simulations
+    use it.
+    """
     world.steps.begin_turn()
     turn = Turn(world, now=now, key=key, time_trusted=time_trusted, is_strict=is_strict)
     turn.quarantined = quarantined | left_alone
@@ -51,6 +60,7 @@ def decide(
 
 
 def _decide(turn: Turn) -> None:
+    """Make all decisions of the turn, in their order."""
     world = turn.world
     turn.state_changed_facts()
     is_first = world.work.take_up()
@@ -66,12 +76,13 @@ def _decide(turn: Turn) -> None:
     turn.about = ""
     if is_first:
         recall_activations(turn)
-    # What was told to end may be gone in a moment, and pay for others with what it leaves.
-    is_too_early = bool(turn.marked) and world.memory.may_put_off()
+    # Leases that were marked as ending in this turn may close at the same instant. Their money
+    # could then pay for the leases of an overdraft.
+    is_too_early = bool(turn.marked) and world.memory.may_postpone()
     has_cut = not is_too_early and handle_overdrafts(turn)
     shrink_all(turn)
     turn.about = ""
-    if not _is_put_off(turn, has_cut=has_cut):
+    if not _is_postponed(turn, has_cut=has_cut):
         walk_queue(turn)
         if turn.has_walked and not must_wait_to_grow(turn):
             grow_all(turn)
@@ -84,24 +95,30 @@ def _decide(turn: Turn) -> None:
     turn.wake(world.work.next_alarm)
 
 
-def _is_put_off(turn: Turn, *, has_cut: bool) -> bool:
-    """Leases that were told to end in this turn may be gone in a moment: the queue is considered in
-    the next turn, so that all events of an instant come first (Q2). Never twice in a row, except
-    that what an overdraft still has to cut is cut first."""
-    is_put_off = turn.world.memory.put_off_once(wanted=bool(turn.marked))
-    is_put_off = is_put_off or (has_cut and must_wait(turn))
-    turn.again = turn.again or is_put_off
-    return is_put_off
+def _is_postponed(turn: Turn, *, has_cut: bool) -> bool:
+    """Return whether the queue is walked in the next turn only; if so, request that turn.
+
+    Leases that were marked as ending in this turn may close at the same instant. All events of an
+    instant are applied before the queue is walked (Q2). The walk is not postponed twice in a row,
+    unless an overdraft has preempted (`has_cut`) and may have to preempt more.
+    """
+    is_postponed = turn.world.memory.postpone_once(wanted=bool(turn.marked))
+    is_postponed = is_postponed or (has_cut and must_wait(turn))
+    turn.again = turn.again or is_postponed
+    return is_postponed
 
 
 def must_wait_to_grow(turn: Turn) -> bool:
-    """A run that has just started may grow, too, and before others; and the runs ahead of it
-    planned without it."""
+    """Return whether elastic runs may grow in the next turn only; if so, request that turn.
+
+    A run that started in this turn may grow as well, and perhaps before the others (E1). The runs
+    ahead of it made their plans before it started.
+    """
     return bool(turn.world.work.elastic) and must_wait(turn)
 
 
 def _note_holds(turn: Turn) -> None:
-    """Remember what activations hold of nodes, and what plans claim of money."""
+    """Keep the GPUs that activations hold, by node, and all claims on money, for other readers."""
     world, calendar = turn.world, turn.calendar
     held: dict[str, int] = {}
     for uid in sorted(world.activating):
@@ -112,7 +129,7 @@ def _note_holds(turn: Turn) -> None:
 
 
 def _wake_for_protected(turn: Turn) -> None:
-    """A run that is blocked is planned again when a protection from lotteries ends."""
+    """Wake when a protection ends, if a run is Blocked: it may then be planned again (Q11)."""
     world = turn.world
     is_any_blocked = any(
         (run := world.runs.get(uid)) is not None
@@ -126,7 +143,8 @@ def _wake_for_protected(turn: Turn) -> None:
 
 
 def _wake_for_overdue(turn: Turn) -> None:
-    """A lease that does not end in its grace period may stay for ever: plans cannot count on it."""
+    """Wake at the deadlines of ending leases: a lease that is open after its deadline has no known
+    end, and plans that count on its GPUs fall through."""
     world = turn.world
     if world.work.pending:
         for name in world.ending:
@@ -136,11 +154,11 @@ def _wake_for_overdue(turn: Turn) -> None:
 
 
 def _wake_for_windows(turn: Turn) -> None:
-    """A window that opens or closes is a change that nobody writes: whoever is short may be paid
-    for then, and who counted on it must plan anew."""
+    """Wake when a window opens or closes. No object changes then, but payers come and go: a run
+    may find payers, or lose those of its plan."""
     world = turn.world
     if world.work.pending or world.work.elastic or world.overdrafts:
         for envelope in world.envelopes.values():
             for edge in (envelope.start, envelope.end):
-                if edge > turn.now:  # a window may have opened before there were clocks like ours
+                if edge > turn.now:  # the start of a window may even be negative, before 1970
                     turn.wake(edge)

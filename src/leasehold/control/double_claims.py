@@ -18,7 +18,7 @@ def double_claims(turn: Turn) -> list[Violation]:
     found: list[Violation] = []
     for name in turn.calendar.nodes():
         state = turn.world.fleet.nodes.get(name)
-        entries = turn.calendar.entries_on(name, "", span=0)  # without sites that may be passed
+        entries = turn.calendar.entries_on(name, "", limit=0)  # without sites that may be passed
         if state is None:
             continue
         for at in sorted({max(turn.now, entry.start) for entry in entries}):

@@ -1,7 +1,7 @@
-"""The lifecycle of a Reservation: announced, released, cancelled, blocked; never removed, for
-audit.
+"""The lifecycle of a Reservation: announced, released, cancelled or blocked.
 
-`scheduling/plans` decides what it plans, `scheduling/holds` what it holds.
+Reservations are never removed, so that they can be audited. `scheduling/plans` decides which start
+a reservation announces, `scheduling/holds` which places and payers it holds.
 """
 
 from msgspec.structs import replace
@@ -25,12 +25,14 @@ def present(world: World, run: Run) -> Reservation | None:
 
 
 def release(turn: Turn, run: Run) -> None:
+    """Release the run's reservation, if it has one: its run started."""
     reservation = present(turn.world, run)
     if reservation is not None:
         turn.reserve(replace(reservation, state=State.RELEASED, since=turn.now, reason="Started"))
 
 
 def cancel_reservation(turn: Turn, run: Run, why: str) -> None:
+    """Cancel the run's reservation, if it has one. `why` is its message."""
     reservation = present(turn.world, run)
     if reservation is not None:
         turn.reserve(
@@ -41,7 +43,8 @@ def cancel_reservation(turn: Turn, run: Run, why: str) -> None:
 
 
 def block(turn: Turn, run: Run, refused: Refused) -> None:
-    """Block a run (Q11): its reservation holds nothing and is considered again at every change."""
+    """Block a run (Q11): its reservation holds nothing, and the run is considered at every
+    change."""
     reservation = present(turn.world, run)
     turn.calendar.forget(run.uid)
     if reservation is None:
@@ -70,7 +73,8 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
 
 def announced(turn: Turn, run: Run) -> Reservation:
     """Return a new reservation; its subject and the commitment to its nonce go into the ledger."""
-    # Long names may share a prefix: two such runs of a namespace are announced in two batches.
+    # A reservation's name has the batch and the beginning of the run's name. Two runs with the
+    # same beginning are announced in two batches.
     taken = turn.world.reservations
     batch = turn.announcing_batch(
         lambda seq: f"{run.namespace}/{reservation_name(run.name, seq)}" in taken

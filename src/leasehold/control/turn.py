@@ -1,9 +1,9 @@
-"""One turn: what is decided now, folded into the World at once and collected into batches.
+"""One turn: collects what is decided into batches, and folds it into the World at once.
 
-The controllers of this package speak through a Turn: open, mark ending, close, announce, publish.
-Each call changes the World immediately, so that the next decision of the same turn sees it; the
-shell checks the invariants, commits `batches`, and only then lets anything be seen. If the commit
-is impossible the shell throws this World away and rebuilds it.
+The controllers write through a Turn only: start, mark, close, announce, publish, reserve. Each call
+changes the World immediately, so that the next decision of the same turn sees it. The shell then
+checks the invariants and commits `batches`; only after that does anything become visible. If the
+commit fails, the shell discards this World and rebuilds it.
 """
 
 from collections.abc import Callable
@@ -41,18 +41,18 @@ from leasehold.core.world.use_of_time import saved_until, starting_until
 from leasehold.core.world.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
-_HEAD_BYTES = 512  # of a batch that says nothing
-_LEASE_BYTES_MAX = 4096  # of one with the longest of names
-_MARGIN_BYTES = 1024  # what a batch holds besides its entries
+_HEAD_BYTES = 512  # size of an empty batch
+_LEASE_BYTES_MAX = 4096  # size of a lease with the longest possible names
+_MARGIN_BYTES = 1024  # size of a batch besides its entries
 
 
 def _lease_bytes(lease: Lease) -> int:
-    """What a lease takes in a batch, with room for a few more digits than this one has."""
+    """Return the bytes that a lease takes in a batch, with a margin for a few more digits."""
     return len(canonical(lease_spec(lease))) + 2 * len(lease.name) + 96
 
 
 class Notice(Record):
-    """Something to tell people, on the object it is about."""
+    """A message to people, written as an event on the object that it is about."""
 
     kind: str
     subject: str  # namespace/name
@@ -62,7 +62,7 @@ class Notice(Record):
 
 
 class _Draft:
-    """A batch being written."""
+    """A batch that is still being written."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -76,6 +76,7 @@ class _Draft:
         self.resolutions: list[tuple[str, str]] = []
 
     def finished(self, epoch: int, instant: Instant) -> Batch:
+        """Return the batch as it would be committed now."""
         return Batch(
             seq=self.seq,
             epoch=epoch,
@@ -91,7 +92,7 @@ class _Draft:
 
 
 class Turn:
-    """The decision in the making."""
+    """The decisions of one turn, which controllers add one after the other."""
 
     def __init__(
         self,
@@ -102,34 +103,33 @@ class Turn:
         time_trusted: bool,
         is_strict: bool = False,
     ) -> None:
-        """`is_strict`: a plan that stands is considered all the same, and compared (Q7)."""
+        """`is_strict`: consider runs whose plan stands, too, and compare the results (Q7)."""
         assert now >= world.head.instant
         self.world = world
         self.now = now
         self.key = key
-        self.time_trusted = time_trusted  # nothing time-driven is done while the clock is unclear
+        self.time_trusted = time_trusted  # false: make no decision that depends on time alone
         self.is_strict = is_strict
         self.calendar = Calendar()
         self.notices: list[Notice] = []
-        self.again = False  # something was decided that other decisions should see
-        self.opened = 0  # of gangs
-        self.released = 0  # leases that were closed, or told to end
-        self.marked = 0  # those of them that were told to end
+        self.again = False  # another turn must follow at once, because decisions depend on this one
+        self.opened = 0  # number of times that leases were opened, e.g. one gang
+        self.released = 0  # number of leases that were closed or marked as ending
+        self.marked = 0  # number of leases that were marked as ending
         self.wake_at: Instant = FOREVER
         self.touched: dict[Uid, None] = {}
         self.reservations: dict[str, Reservation] = {}  # written this turn
-        self.has_walked = False  # the queue, to its end: what plans keep is known
+        self.has_walked = False  # the queue was walked to its end, so the calendar is complete
         self.resolutions: list[Resolution] = []
         self.quarantined: frozenset[Uid] = frozenset()
-        self.left_alone: frozenset[Uid] = (
-            frozenset()
-        )  # those of them that are not even looked after
+        # the quarantined runs that are not even tended
+        self.left_alone: frozenset[Uid] = frozenset()
         self._drafts = [_Draft(world.head.seq + 1)]
         self._sealed: list[Batch] | None = None
 
     @property
     def about(self) -> Uid:
-        """The Run that is being decided about: a failure names it, and its steps are counted."""
+        """Return the run that is being decided about. A failure names it; steps count for it."""
         return self.world.steps.about
 
     @about.setter
@@ -138,17 +138,17 @@ class Turn:
 
     @property
     def batches(self) -> list[Batch]:
-        """What is to be committed, one after the other; empty ones are not."""
+        """Return the batches to commit, in this order, without empty ones."""
         return self._written() if self._sealed is None else self._sealed
 
     @property
     def stated_budgets(self) -> list[str]:
-        """Return the Budgets that the ledger learns of in this turn."""
+        """Return the existing Budgets whose specs are written to the ledger in this turn."""
         found = {key for draft in self._drafts for key, spec in draft.budgets.items() if spec}
         return sorted(found & self.world.budgets.keys())
 
     def seal(self) -> None:
-        """Everything is decided: from now on the batches stay what they are."""
+        """End the turn: from now on its batches do not change."""
         assert self._sealed is None, "a turn is sealed once"
         self._sealed = self._written()
         assert all(one.seq + 1 == two.seq for one, two in pairwise(self._sealed)), "no gaps"
@@ -159,7 +159,10 @@ class Turn:
 
     @property
     def in_first_batch(self) -> bool:
-        """A Resolution names the digest before its batch, which is only known of the first."""
+        """Return whether the first batch is still being written.
+
+        Only its predecessor's digest is known, and a Resolution has to contain that digest.
+        """
         return len(self._drafts) == 1
 
     @property
@@ -167,11 +170,13 @@ class Turn:
         return self._drafts[-1].seq
 
     def wake(self, at: Instant) -> None:
+        """Request a turn at `at`, if that is later than now."""
         assert at >= 0, at
         if at > self.now:
             self.wake_at = min(self.wake_at, at)
 
     def tell(self, kind: str, subject: str, reason: Reason, message: str) -> None:
+        """Report something about an object; it is written after the commit."""
         assert subject, reason
         assert message, reason
         self.notices.append(
@@ -183,7 +188,11 @@ class Turn:
     def start(
         self, run: Run, plan: Admitted, *, attempts: dict[int, int], reason: Opened
     ) -> list[Lease] | int:
-        """Open all leases of a plan in one batch; the size in bytes if one cannot hold them."""
+        """Open all leases of a plan in one batch and return them (B1).
+
+        Returns their size in bytes instead if it exceeds what any batch can hold.
+        `attempts`: the attempt number of each group.
+        """
         assert {each.group for each in plan.packed.places} == set(attempts), run.key
         assert all(number > 0 for number in attempts.values()), run.key
         draft = self._drafts[-1]
@@ -194,8 +203,8 @@ class Turn:
             return size
         facts = self._fact_bytes(leases)
         if draft.size + size + facts > limit:
-            if facts:  # what a gang rests on may be stated in the batch before it
-                self._state_ahead(leases)
+            if facts:  # the Budgets and nodes of a gang may be stated in the batch before it
+                self._state_all_facts(leases)
             self._next_draft()
             return self.start(run, plan, attempts=attempts, reason=reason)
         self._open(leases, size)
@@ -204,7 +213,7 @@ class Turn:
     def leases_of(
         self, run: Run, plan: Admitted, attempts: dict[int, int], *, reason: Opened = Opened.START
     ) -> list[Lease]:
-        """What a plan would open in the batch that is being written."""
+        """Return the leases that a plan would open in the batch that is being written."""
         draft, fleet = self._drafts[-1], self.world.fleet
         return bind(
             run,
@@ -219,7 +228,10 @@ class Turn:
         )
 
     def bytes_too_many(self, run: Run, plan: Admitted, attempts: dict[int, int]) -> int | None:
-        """What the leases of a plan need, if no batch holds them."""
+        """Return the size of the plan's leases in bytes if no batch can hold them, otherwise None.
+
+        An estimate from above comes first, because building the leases of every plan is slow.
+        """
         segments = sum(len(covered.segments) for _, covered in plan.covered)
         if not self.is_too_large((len(plan.packed.places) + segments) * _LEASE_BYTES_MAX):
             return None
@@ -228,12 +240,12 @@ class Turn:
         return size if self.is_too_large(size) else None
 
     def is_too_large(self, size: int) -> bool:
-        """Whether no batch holds a gang whose leases need so many bytes."""
+        """Return whether no batch can hold a gang whose leases need `size` bytes."""
         assert size > 0, size
         return size + _MARGIN_BYTES > self.world.policy.batch_bytes_max
 
     def gang_bytes_at_most(self, run: Run, placement: PlacementRequest) -> int:
-        """What the leases of a gang may need, wherever they go and whoever pays for them."""
+        """Return an upper bound on the bytes of a gang's leases, for all nodes and payers."""
         world = self.world
         pods = (placement.pods + placement.spares) * len(placement.groups)
         payers = [key for key, each in world.envelopes.items() if each.flavor == placement.flavor]
@@ -260,23 +272,27 @@ class Turn:
         return pods * _lease_bytes(sample)
 
     def _fact_bytes(self, leases: list[Lease]) -> int:
+        """Return the bytes of the Budgets and nodes of these leases that the ledger lacks."""
         world = self.world
-        # Not by subtracting the tables' keys: that walks every fact the ledger was ever told.
+        # Look up each key: a set difference would walk all facts that the ledger has.
         budgets = {lease.payer.rpartition("/")[0] for lease in leases}
         payers = [key for key in budgets if key not in world.budget_facts]
         nodes = {lease.node for lease in leases if lease.node not in world.node_facts}
         specs = sum(len(world.budgets[key].wire_spec) for key in payers if key in world.budgets)
         return specs + (len(payers) + len(nodes)) * _ENTRY_BYTES
 
-    def _state_ahead(self, leases: list[Lease]) -> None:
+    def _state_all_facts(self, leases: list[Lease]) -> None:
+        """Write the Budgets and nodes of these leases that the ledger lacks."""
         for lease in leases:
             self._state_facts(lease)
 
     def _open(self, leases: list[Lease], size: int) -> None:
+        """Add the leases to the current batch, which must have room for `size` more bytes."""
         draft = self._drafts[-1]
         draft.size += size
         self.opened += 1
-        self.touched.pop(leases[0].uid, None)  # pods are made in the order of starts
+        # Move the run to the end of `touched`: pods are created in the order of starts.
+        self.touched.pop(leases[0].uid, None)
         for lease in leases:
             self._state_facts(lease)
             assert self._drafts[-1] is draft, "a gang and what it rests on have room together"
@@ -285,10 +301,11 @@ class Turn:
             self.touched[lease.uid] = None
 
     def open_swap(self, lost: Lease, spare: Lease, index: int) -> Lease:
-        """An active lease on a spare's slots: the same payer, the lost pod's rank."""
+        """Open an active lease on a spare's slots, with the spare's payer and the lost pod's rank
+        (S2)."""
         assert spare.role is Role.SPARE, spare.name
         assert (lost.uid, lost.group) == (spare.uid, spare.group), spare.name
-        self._room_for(1)
+        self._make_room(1)
         draft = self._drafts[-1]
         lease = replace(
             spare,
@@ -307,11 +324,11 @@ class Turn:
         return lease
 
     def refinance(self, old: Lease, segments: tuple[Segment, ...]) -> None:
-        """Replace the payer: close, and open one lease per segment."""
+        """Replace the payer of a lease: close it and open one lease for each segment (O2)."""
         assert sum(each.gpus for each in segments) == old.gpus, old.name
         for each in segments:
-            self._know_budget(each.envelope.rpartition("/")[0])
-        self._room_for(2 + 4 * len(segments))  # both halves belong into one batch
+            self._state_unknown_budget(each.envelope.rpartition("/")[0])
+        self._make_room(2 + 4 * len(segments))  # closing and opening belong in one batch
         draft = self._drafts[-1]
         self.close(old.name, end=self.now, why=Closed.REFINANCED)
         slots = list(old.slots)
@@ -332,13 +349,15 @@ class Turn:
         assert not slots, old.name
 
     def mark(self, lease: Lease, why: ClosureReason, *, grace: Millis) -> None:
-        """A lease must end; its pod gets the signal and `grace` until the kill, but no more than
-        anybody may have: a Run may be older than that limit."""
+        """Mark a lease as ending: its pod gets the stop signal now and is killed after `grace`.
+
+        `grace` is limited to `gracePeriod.max`, because a Run may be older than that setting.
+        """
         assert grace >= 0, lease.name
         assert self.world.leases[lease.name] is lease, "it is the newest that is known of it"
         grace = min(grace, self.world.policy.grace_max)
-        self._room_for(1)
-        self._after_its_opening(lease)
+        self._make_room(1)
+        self._leave_opening_batch(lease)
         draft = self._drafts[-1]
         deadline = self.now + (0 if lease.role is Role.SPARE else grace)
         ending = Ending(why=why, deadline=deadline, batch=draft.seq, at=self.now)
@@ -352,14 +371,14 @@ class Turn:
     def close(
         self, name: str, *, end: Instant, why: Closed | ClosureReason, cause: Cause | None = None
     ) -> Lease:
-        """A lease is over; `end` is clamped to what the ledger allows."""
+        """Close a lease and return it as it was. `end` is limited to [its start, now]."""
         lease = self.world.leases[name]
         assert lease.is_open, name
         assert lease.ending is None or lease.ending.why == (
             why if isinstance(why, ClosureReason) else ClosureReason(reason=why)
         ), "a closure quotes the mark"
-        self._room_for(1)
-        self._after_its_opening(lease)
+        self._make_room(1)
+        self._leave_opening_batch(lease)
         draft = self._drafts[-1]
         end = max(lease.start, min(end, self.now))
         self.released += 1
@@ -379,16 +398,22 @@ class Turn:
     # Announcements, resolutions, facts.
 
     def announcing_batch(self, is_taken: Callable[[int], bool]) -> int:
-        """The batch that the next announcement will be in; another if its name is taken there."""
-        self._room_for(1)
+        """Return the number of the batch for the next announcement.
+
+        If `is_taken` says that its name exists for the current batch, a new batch is begun.
+        """
+        self._make_room(1)
         if is_taken(self.seq):
             self._next_draft()
         return self.seq
 
     def announce(self, subject: str) -> str:
-        """Publish the commitment to the nonce of a possible lottery; returns it."""
+        """Announce a subject that a Resolution may name later, and return the commitment.
+
+        The commitment fixes the nonce of a possible lottery before anyone knows its seed.
+        """
         assert subject.count("/") in (1, 2), subject
-        self._room_for(1)
+        self._make_room(1)
         draft = self._drafts[-1]
         commitment = lottery.commitment(lottery.nonce(self.key, subject, draft.seq))
         draft.announced.append((subject, commitment))
@@ -397,6 +422,7 @@ class Turn:
         return commitment
 
     def announce_overdraft(self, subject: str) -> Overdraft:
+        """Announce an overdraft (O3) and return it; its grace begins now."""
         assert subject.count("/") == 2, subject
         commitment = self.announce(subject)
         overdraft = Overdraft(
@@ -407,7 +433,7 @@ class Turn:
         return overdraft
 
     def publish(self, resolution: Resolution) -> None:
-        """The record of a cut goes before the cut."""
+        """Record a Resolution, before any of its victims is marked (A3)."""
         assert resolution.batch == self.seq, resolution.name
         assert resolution.name not in self.world.resolutions, resolution.name
         draft = self._drafts[-1]
@@ -417,7 +443,7 @@ class Turn:
         self.resolutions.append(resolution)
 
     def reserve(self, reservation: Reservation) -> None:
-        """Write a reservation's present plan."""
+        """Write a reservation. It must have been announced before."""
         assert reservation.commitment, "it was announced"
         assert reservation.batch <= self.seq, reservation.subject
         self.world.fold_reservation(reservation)
@@ -425,45 +451,49 @@ class Turn:
         self.touched[reservation.uid] = None
 
     def state_changed_facts(self) -> None:
-        """Budgets and nodes that the ledger knows and that have changed or gone since."""
+        """Write the Budgets and nodes that the ledger has and that have changed or gone since."""
         world = self.world
-        for key, told in sorted(world.budget_facts.items()):
+        for key, stated in sorted(world.budget_facts.items()):
             budget = world.budgets.get(key)
             if budget is None:
-                self._room_for(1)
+                self._make_room(1)
                 self._drafts[-1].budgets[key] = None
                 world.fold_budget_fact(key, None)
-            elif budget.wire_spec != told:
+            elif budget.wire_spec != stated:
                 self._state_budget(key)
         for name, fact in sorted(world.node_facts.items()):
             state = world.fleet.nodes.get(name)
             if state is None:
-                self._room_for(1)
+                self._make_room(1)
                 self._drafts[-1].nodes[name] = NodeFact(name=name, gone=True)
                 world.fold_node_fact(name, None)
             elif (state.node.gpus, state.node.flavor, state.node.domain) != fact:
                 self._state_node(name)
 
     def _state_facts(self, lease: Lease) -> None:
-        self._know_budget(lease.payer.rpartition("/")[0])
+        """Write the lease's Budget and node, unless the ledger has them."""
+        self._state_unknown_budget(lease.payer.rpartition("/")[0])
         if lease.node not in self.world.node_facts:
             self._state_node(lease.node)
 
-    def _know_budget(self, key: str) -> None:
-        # A spare may be swapped in after its Budget went: the ledger knows that it has gone.
+    def _state_unknown_budget(self, key: str) -> None:
+        """Write the Budget if it exists and the ledger lacks it."""
+        # A spare may become active after its Budget was deleted; there is nothing to write then.
         if key not in self.world.budget_facts and key in self.world.budgets:
             self._state_budget(key)
 
     def _state_budget(self, key: str) -> None:
+        """Write the Budget's present spec."""
         spec = self.world.budgets[key].wire_spec
-        self._room_for(1, len(spec))
+        self._make_room(1, len(spec))
         draft = self._drafts[-1]
         draft.budgets[key] = spec
         self.world.fold_budget_fact(key, spec)
         draft.size += len(spec) + _ENTRY_BYTES
 
     def _state_node(self, name: str) -> None:
-        self._room_for(1)
+        """Write the node's present GPUs, flavor and domain."""
+        self._make_room(1)
         draft = self._drafts[-1]
         node = self.world.fleet.nodes[name].node
         draft.nodes[name] = NodeFact(
@@ -472,17 +502,21 @@ class Turn:
         self.world.fold_node_fact(name, (node.gpus, node.flavor, node.domain))
         draft.size += _ENTRY_BYTES
 
-    def _room_for(self, entries: int, more: int = 0) -> None:
+    def _make_room(self, entries: int, more: int = 0) -> None:
+        """Begin a new batch if the current one lacks room for so many entries and `more` bytes."""
         assert self._sealed is None, "nothing is decided after the end of a turn"
         assert entries > 0
         limit = self.world.policy.batch_bytes_max
         used = self._drafts[-1].size
-        # An empty batch is never left behind: the chain would have a hole.
+        # Leave no empty batch behind: it is not written, and the chain would have a gap.
         if used > _HEAD_BYTES and used + entries * _ENTRY_BYTES + more > limit:
             self._next_draft()
 
-    def _after_its_opening(self, lease: Lease) -> None:
-        """A batch's endings and closings are read before its openings."""
+    def _leave_opening_batch(self, lease: Lease) -> None:
+        """Begin a new batch if the lease was opened in the current one.
+
+        A reader folds the endings and closings of a batch before its openings.
+        """
         if lease.batch == self.seq:
             self._next_draft()
 

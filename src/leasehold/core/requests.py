@@ -1,4 +1,4 @@
-"""What a run asks for: to be started, paid and placed. `verdicts` has the results."""
+"""Requests to start a run, to pay for it and to place it. `verdicts` has the results."""
 
 from msgspec.structs import replace
 
@@ -7,16 +7,16 @@ from leasehold.core.units import FOREVER, HOUR, Instant, Millis
 
 
 class PlacementRequest(Record):
-    """The groups to place: their indices, pods, spares and pod shape, and where they may go."""
+    """A request to place groups of a run: how many pods of which size, and where they may go."""
 
     flavor: str
-    groups: tuple[int, ...]
+    groups: tuple[int, ...]  # indices
     pods: int  # per group
     spares: int  # per group, counted in pods
     pod_gpus: int
     cpu_milli: int = 0
     memory_bytes: int = 0
-    spread: bool = True
+    spread: bool = True  # groups may be in several domains (P1)
     selector: Selector = Selector()
     own_domains: tuple[str, ...] = ()  # domains that the run already uses; preferred (P2)
     last: tuple[str, ...] = ()  # nodes that rejected a bind of this attempt: tried last (P3)
@@ -26,6 +26,7 @@ class PlacementRequest(Record):
 
     @property
     def gpus_per_group(self) -> int:
+        """Return the GPUs of one group with its spares."""
         return (self.pods + self.spares) * self.pod_gpus
 
     @property
@@ -34,32 +35,34 @@ class PlacementRequest(Record):
 
 
 class StartRequest(Record):
-    """A request to start groups of a run: the first ones, or more of them."""
+    """A request to start groups of a run: all of a gang, or more groups of a running run."""
 
     run: Run
     placement: PlacementRequest
-    span: Millis | None  # the rest of its limit
-    borrowed_already: int = 0
-    waiting: int = 0  # number of waiting groups of a sweep
+    span: Millis | None  # how long the groups may run, i.e. the rest of the limit; None: no limit
+    borrowed_already: int = 0  # GPUs that the run borrows already
+    waiting: int = 0  # number of waiting groups, of a sweep that must choose a domain (G3)
 
     @property
     def end_after(self) -> Millis:
+        """Return `span`, or FOREVER without a limit."""
         return FOREVER if self.span is None else self.span
 
     @property
     def limit(self) -> Millis:
-        """Return the limit that the run declares, however much of it is left (Q10)."""
+        """Return the whole limit that the run declares, not only the rest of it (Q10)."""
         limit = self.run.spec.max_duration
         return FOREVER if limit is None else limit
 
     @property
     def linger(self) -> Millis:
-        """Return how long stopping may take after the limit (Q8)."""
+        """Return how long its pods may take to stop after the limit; at most an hour counts
+        (Q8)."""
         return min(self.run.spec.grace, HOUR)
 
     @property
     def in_the_way(self) -> Millis:
-        """Return for how long its GPUs are unavailable to others."""
+        """Return for how long other runs cannot use its GPUs: until its pods have stopped (Q8)."""
         return FOREVER if self.span is None else self.span + self.linger
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
 
 from leasehold.core.admission.admit import as_found_by
-from leasehold.core.calendar.entries import Calendar, Entry, missed_by, uid_beside, uid_of_run
+from leasehold.core.calendar.entries import Calendar, Entry, kept_gpus, uid_beside, uid_of_run
 from leasehold.core.units import FOREVER, HOUR, MINUTE
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import World
@@ -166,14 +166,14 @@ def test_missed_by_counts_free_gpus_that_entries_keep(
     ]
     end = FOREVER if hours is None else NOW + hours * HOUR
     world = a_busy_node()
-    assert missed_by(world, "n0", entries, start=NOW, end=end, gone=()) == expected
+    assert kept_gpus(world, "n0", entries, start=NOW, end=end, gone=()) == expected
 
 
 def test_lease_already_given_back_does_not_count_as_coming_free() -> None:
     world = a_busy_node()
     entries = [an_entry("u", 4, start=NOW + 2 * HOUR)]
     found = [
-        missed_by(world, "n0", entries, start=NOW, end=FOREVER, gone=gone)
+        kept_gpus(world, "n0", entries, start=NOW, end=FOREVER, gone=gone)
         for gone in ((), ("ends-1-0",))
     ]
     assert found == [1, 4]

@@ -123,7 +123,7 @@ def a_sweep(groups: int, *, minimum: int | None = None) -> World:
 def bundles_on(world: World, node: str) -> list[tuple[int | None, int]]:
     leases = [each for each in world.leases.values() if each.node == node]
     scope = Scope(world, leases, lambda: False, free=lambda _: None, restore=lambda _: None)
-    found = scope.conflict_set(now=NOW, but="uid-new")
+    found = scope.conflict_set(now=NOW, beneficiary="uid-new")
     return [(bundle.group, bundle.gpus) for pairs in found.values() for bundle, _ in pairs]
 
 

@@ -93,7 +93,7 @@ def test_claims_and_plans_outside_a_what_if_are_kept() -> None:
                   end=NOW + HOUR, borrowed=False)  # fmt: skip
     planned = replace(claim, uid="v")
     world.accounts.claim(claim)
-    world.accounts.respect({"n/t/e": [planned]}, but=frozenset("w"))
+    world.accounts.respect({"n/t/e": [planned]}, except_for=frozenset("w"))
     world.fleet.plan("n0", 1)
     world.fleet.plan_pod("n0", Shape(2))
     world.fleet.plan_pod("n0", Shape(4))

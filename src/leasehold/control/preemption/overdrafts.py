@@ -1,6 +1,6 @@
-"""Settles overdrafts: refinance at once, announce the rest, and preempt after the grace (O1 to O4).
+"""Settle overdrafts: refinance at once, announce the rest, preempt after the grace (O1 to O4).
 
-Checks only Budgets that changed, and those whose window or hours run out now.
+Only Budgets are checked that changed, or of which a window or GPU-hours run out now.
 """
 
 from collections.abc import Iterable
@@ -61,10 +61,11 @@ def handle_overdrafts(turn: Turn) -> bool:
 
 
 def forgive_lowered_caps(turn: Turn) -> None:
-    """Forgive caps that were lowered and still hold all that was paid for ahead (O4).
+    """Forgive lowered caps on hours that still cover everything that was paid for ahead (O4).
 
-    This is decided once, at the end of the turn that states the Budget, as a successor repeats it
-    from the ledger."""
+    This is decided once, at the end of the turn that writes the Budget to the ledger. A new leader
+    can then repeat the decision from the ledger.
+    """
     for key in turn.stated_budgets:
         for envelope in turn.world.budgets[key].envelopes:
             forgive_lowering(turn.world, envelope.key, turn.now)
@@ -78,8 +79,10 @@ def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[Envelo
 
 
 def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
-    """Refinance what can be; announce the rest, or preempt it if it is due. Returns the excesses
-    left."""
+    """Refinance as much as possible; announce the rest, or preempt it once its grace is over.
+
+    Returns the excesses that are left.
+    """
     world = turn.world
     _refinance_all(turn, payer)
     left = excesses(world, payer, turn.now)
@@ -100,11 +103,12 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
         if turn.now < due_at:
             turn.wake(due_at)
         elif world.policy.binder_enabled and _cut(turn, excess, known):
-            return left  # the cut leases may count for other excesses, too: compute them again
+            return left  # its victims may reduce other excesses, too: compute these again
     return left
 
 
 def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
+    """Report the overdraft to each run that its leases belong to."""
     for run in sorted({lease.run_key for lease in excess.leases}):
         turn.tell(
             "Run",
@@ -139,7 +143,7 @@ def _refinance(turn: Turn, excess: Excess) -> None:
 
 
 def refinance_lease(turn: Turn, lease: Lease) -> bool:
-    """Find another payer for the same slots; the run is not affected. Returns whether there is
+    """Move the lease to another payer; its pod and slots stay the same. Returns whether there is
     one."""
     if lease.batch == turn.seq:
         return False
@@ -156,17 +160,20 @@ def payer_beside(
     claims: Iterable[Claim],
     *,
     now: Instant,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | None:
-    """Return other payers of a lease, if possible without money that plans claim: a run that waits
-    is not delayed without need, but no running one is preempted for a mere plan (O2). Money that an
-    activation holds is never used. `but`: envelopes that are not asked."""
-    # What the lease's own run claims for later is not in its way.
+    """Return other payers for a lease, or None (O2).
+
+    Money that plans claim is used only if there is no other: waiting runs should not be delayed,
+    but no running run is preempted for a mere plan. Money that activations hold is never used.
+    `claims`: all claims of plans and holds. `except_for`: envelopes that must not pay.
+    """
+    # The run's own claims, for groups that still wait, do not stand against its leases.
     claims = [each for each in claims if uid_of_run(each.uid) != lease.uid]
-    covered = _other_payer(world, lease, claims, now=now, but=but)
+    covered = _other_payer(world, lease, claims, now=now, except_for=except_for)
     if covered is None:
         held = [each for each in claims if not _is_plan(world, each)]
-        covered = _other_payer(world, lease, held, now=now, but=but)
+        covered = _other_payer(world, lease, held, now=now, except_for=except_for)
     return covered
 
 
@@ -176,24 +183,25 @@ def _other_payer(
     claims: list[Claim],
     *,
     now: Instant,
-    but: tuple[EnvelopeKey, ...],
+    except_for: tuple[EnvelopeKey, ...],
 ) -> Covered | None:
+    """Return another cover for the lease that leaves the money of `claims` alone."""
     by_payer: dict[EnvelopeKey, list[Claim]] = {}
     for claim in claims:
         by_payer.setdefault(claim.payer, []).append(claim)
     with world.what_if.opened():
-        world.accounts.respect(by_payer, but=frozenset())
-        return other_payer(world, lease, now=now, but=but)
+        world.accounts.respect(by_payer, except_for=frozenset())
+        return other_payer(world, lease, now=now, except_for=except_for)
 
 
 def _is_plan(world: World, claim: Claim) -> bool:
-    """Return whether no run was preempted for the claim yet: what a Resolution was planned with is
-    kept from all others."""
+    """Return whether the claim is only a plan's. An activation's claim is a hold: no other run may
+    use that money (A4)."""
     return uid_of_run(claim.uid) not in world.activating
 
 
 def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
-    """Let other payers pay for the lease from now on."""
+    """Let the payers of `covered` pay for the lease from now on, and report it."""
     turn.refinance(lease, covered.segments)
     payers = ", ".join(each.envelope for each in covered.segments)
     turn.tell(
@@ -213,7 +221,7 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         return False
     cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
     if cuts is None or not cuts.kept:
-        return False  # its runs are gone, or everything it pays for is ending
+        return False  # the runs are gone, or all leases that the envelope pays for are ending
     publish_cuts(
         turn, cuts, subject, cause=CutCause.OVERDRAFT, envelope=excess.subject, deficit=excess.gpus
     )

@@ -1,6 +1,6 @@
-"""Turns cuts into a committed Resolution and endings: the record first, then the marks (A3).
+"""Publish a preemption: record the Resolution first, then mark its victims as ending (A3).
 
-Used by activations and overdrafts, so that every preemption is recorded in the same way.
+Used for activations and for overdrafts, so that every preemption is recorded in the same way.
 """
 
 from leasehold.control.reannounce import announce_anew, is_provable
@@ -14,7 +14,8 @@ from leasehold.core.resolutions import CutCause, Lottery, Resolution
 
 
 class Announced:
-    """The announced subject of a Resolution, with the batch and commitment of its announcement."""
+    """What a Resolution is for: a Reservation or an overdraft, with the batch and the commitment
+    of its announcement."""
 
     def __init__(self, name: str, *, batch: int, commitment: str) -> None:
         self.name = name
@@ -22,10 +23,11 @@ class Announced:
         self.commitment = commitment
 
     def seed(self, turn: Turn) -> str:
-        """Return the seed as of now. Needed only if it comes to a lottery."""
+        """Return the seed of a lottery that is held now. Needed only if bundles are drawn."""
         return lottery.seed(self.name, turn.now, turn.world.head.digest, self.nonce(turn))
 
     def nonce(self, turn: Turn) -> str:
+        """Return the nonce that the announcement's commitment fixes."""
         return lottery.nonce(turn.key, self.name, self.batch)
 
 
@@ -33,8 +35,9 @@ def can_publish(turn: Turn, subject: Announced) -> bool:
     """Return whether a Resolution may go into the current batch; otherwise it waits for the next
     turn.
 
-    It names the digest before its batch, and its commitment must have been published before. Two in
-    a batch must not share a name, as envelopes of different Budgets may.
+    A Resolution contains the digest of the batch before its own, and its commitment must have been
+    published in an earlier batch. Two Resolutions of one batch must not have the same name, which
+    is possible for envelopes of different Budgets.
     """
     name = resolution_name(subject.name, turn.seq)
     named = any(each.name == name for each in turn.resolutions)
@@ -55,8 +58,14 @@ def publish_cuts(
     envelope: str = "",
     deficit: int = 0,
 ) -> Resolution:
-    """Publish the Resolution and mark its victims as ending; they close when their GPUs are
-    free."""
+    """Publish the Resolution and mark its victims as ending (A3).
+
+    A victim's lease closes when its pod is gone.
+
+    `beneficiary`: key and uid of the run that gains from it; empty for an overdraft.
+    `resolved`: set if GPUs were short. `deficit`: GPUs too many, if money was short.
+    `losses`: the losses that were compared to choose the site (R2).
+    """
     assert can_publish(turn, subject), subject.name
     victims = _victims(cuts)
     resolution = Resolution(
@@ -97,8 +106,8 @@ def _mark(turn: Turn, lease: Lease, why: ClosureReason) -> None:
 def finish_cuts(turn: Turn) -> None:
     """Carry out the last Resolution completely; called first after a restart.
 
-    Its marks may be in the next batch, if it has more victims than a batch holds or a victim that
-    was opened in the same batch. A crash may have come between the two batches.
+    Some of its marks may be in the next batch: if one batch cannot hold them all, or if a victim
+    was opened in the batch of the Resolution. A crash between the two batches loses these marks.
     """
     world = turn.world
     newest = max((each.batch for each in world.resolutions.values()), default=0)
@@ -115,6 +124,7 @@ _RETURNED = {CutKind.SPARE: "lease", CutKind.SHRINK: "group", CutKind.DRAW: "bun
 
 
 def _lottery(turn: Turn, cuts: Cuts, subject: Announced, beneficiary: Uid) -> Lottery | None:
+    """Return everything that is needed to repeat the draws (R7); None if nothing was drawn."""
     if not cuts.seed:
         return None
     provable = is_provable(turn, subject.name, subject.batch, subject.commitment)
@@ -135,7 +145,7 @@ def _lottery(turn: Turn, cuts: Cuts, subject: Announced, beneficiary: Uid) -> Lo
 
 
 def _reason(resolution: Resolution, lease: Lease) -> ClosureReason:
-    """Return why a Resolution ends a lease, consistent with `_victims`."""
+    """Return why a Resolution ends this lease; must agree with `_victims`."""
     returned = {name for _, name, _ in resolution.returned}
     group = f"{lease.run_key}#{lease.group}"
     shrunk = {f"{run}#{index}" for run, index, _ in resolution.shrunk} - returned

@@ -23,7 +23,7 @@ from leasehold.control.scheduling.consider import (
 from leasehold.control.scheduling.holds import enter_holds
 from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue import reservation_for
-from leasehold.control.scheduling.queue_pass import QueuePass, told_place
+from leasehold.control.scheduling.queue_pass import QueuePass, refused_with_place
 from leasehold.control.turn import Turn
 from leasehold.core.admission.order import in_order, is_ahead
 from leasehold.core.calendar.entries import Entry, uid_beside
@@ -56,20 +56,20 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
         for uid, refused in world.memory.refusals.items()
         if refused.reason is Refusal.QUARANTINED
     )
-    passing = QueuePass(world.policy, is_rehearsal=True)
+    walk = QueuePass(world.policy, is_rehearsal=True)
     enter_holds(turn)
     for ahead in in_order(world, world.work.pending):
         if ahead.uid == run.uid or not is_ahead(ahead, of=run):
             break
-        _considered(turn, ahead, passing)  # enters in the calendar what it would get
-    return turn, passing
+        _considered(turn, ahead, walk)  # enters in the calendar what it would get
+    return turn, walk
 
 
-def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started], Verdict | None]:
+def _considered(turn: Turn, run: Run, walk: QueuePass) -> tuple[list[Started], Verdict | None]:
     """Return what would start, which is kept from the runs behind, and the verdict on the rest."""
     started: list[Started] = []
     begun = 0
-    verdict = consider(turn, run, passing)
+    verdict = consider(turn, run, walk)
     while isinstance(verdict, Started):
         started.append(verdict)
         turn.calendar.forget(run.uid)
@@ -79,7 +79,7 @@ def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started]
         if not verdict.left:
             return started, None
         begun += len(verdict.request.placement.groups)
-        verdict = consider(turn, run, passing, left=verdict.left, begun=begun)
+        verdict = consider(turn, run, walk, left=verdict.left, begun=begun)
     return started, verdict
 
 
@@ -103,8 +103,8 @@ def _keep(turn: Turn, request: StartRequest, plan: Admitted) -> None:
 
 def rehearse(world: World, run: Run, now: Instant) -> tuple[Turn, Rehearsed]:
     """Return what the queue would decide about a waiting or hypothetical run."""
-    turn, passing = in_front_of(world, run, now)
-    started, verdict = _considered(turn, run, passing)
+    turn, walk = in_front_of(world, run, now)
+    started, verdict = _considered(turn, run, walk)
     plans = tuple(each.plan for each in started)
     if verdict is None:
         return turn, Rehearsed(
@@ -119,7 +119,7 @@ def _outcome(turn: Turn, run: Run, verdict: Verdict) -> Rehearsed:
         case Planned():
             return _planned(turn, run, verdict)
         case InQueue():
-            return Rehearsed(refused=told_place(verdict.refused, verdict.place, run))
+            return Rehearsed(refused=refused_with_place(verdict.refused, verdict.place, run))
         case WaitsForHold():
             return Rehearsed(refused=verdict.refused, reservation=verdict.hold.reservation)
         case StartsByFamilyRule() | Postponed():

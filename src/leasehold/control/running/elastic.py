@@ -1,7 +1,7 @@
-"""Moves elastic runs towards their desired width: shrink on request, grow if possible (E1, E2).
+"""Resize elastic runs to their desired width: shrink on request, grow if possible (E1, E2).
 
-Runs grow after the queue was walked, in order of submission, and only into what no reservation
-holds. Forced shrinks are decided elsewhere.
+Runs grow after the queue was walked, in order of submission, as if behind every run in the queue.
+Forced shrinks are decided by preemption, failures and drains.
 """
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from leasehold.core.world.world import World
 
 
 def shrink_all(turn: Turn) -> None:
-    """Shrink runs to the width that their users ask for."""
+    """Shrink runs to the width that their users ask for (E2)."""
     for run in in_order(turn.world, turn.world.work.elastic):
         turn.about = run.uid
         if run.uid in turn.left_alone:
@@ -56,7 +56,7 @@ def shrink_all(turn: Turn) -> None:
 
 
 def grow_all(turn: Turn) -> None:
-    """Widen elastic runs in whole steps, as far as payers and GPUs allow."""
+    """Grow elastic runs in whole steps, as far as payers and GPUs allow (E1)."""
     world = turn.world
     if not world.policy.binder_enabled:
         return
@@ -77,23 +77,25 @@ def grow_all(turn: Turn) -> None:
 
 
 def _width(groups: dict[int, list[Lease]]) -> int:
+    """Return the GPUs of these groups."""
     return sum(lease.gpus for leases in groups.values() for lease in leases)
 
 
 def _is_ending(world: World, uid: Uid) -> bool:
-    """Return whether part of the run is ending; it must not grow meanwhile."""
+    """Return whether part of the run is ending. The run must not grow until that part is gone."""
     return any(lease.ending is not None for lease in open_leases(world, uid))
 
 
 def _are_whole(run: Run, groups: dict[int, list[Lease]]) -> bool:
-    """Return whether all groups are complete; a run does not grow while a lost pod waits for its
-    spare to be cleared."""
+    """Return whether all groups are complete. A group is not while a lost pod waits for a filler
+    to leave its spare."""
     return all(
         sum(lease.gpus for lease in leases) == run.spec.group_gpus for leases in groups.values()
     )
 
 
 def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> None:
+    """Open groups for the widest step of the grid that fits, if any (E1)."""
     world = turn.world
     taken = {lease.group for lease in open_leases(world, run.uid)}
     every = free_indices(taken, group_count(run.spec, desired_gpus(run.spec) - width))
@@ -107,7 +109,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
     for target in grow_targets(run.spec, width):
         fresh = every[: group_count(run.spec, target - width)]
         if most is not None and len(fresh) > most:
-            continue  # skip: a Run may have thousands of steps, and few GPUs are free
+            continue  # hopeless: more groups than free GPUs or payers allow
         request = replace(widest, placement=replace(widest.placement, groups=fresh))
         plan = admit(world, request, turn.calendar, start=turn.now, now=turn.now)
         if isinstance(plan, Admitted):
@@ -130,6 +132,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
 
 
 def _span_left(turn: Turn, run: Run) -> Millis | None:
+    """Return how much of the attempt's limit is left; None without a limit."""
     if run.spec.max_duration is None:
         return None
     started = live_units(turn.world, run.uid)[0][1].started

@@ -36,7 +36,7 @@ Places = tuple[tuple[str, int], ...]
 
 
 class Due(Record):
-    """A run whose start by preemption is due, and that does not fit."""
+    """A run whose start by preemption is due, and for which its site is not free."""
 
     request: StartRequest
     reservation: Reservation
@@ -54,7 +54,7 @@ def activate_due(turn: Turn, due: list[Due]) -> None:
         run, domains = each.request.run, each.reservation.domains
         if busy.isdisjoint(domains):
             turn.about = run.uid
-            turn.calendar = _as_found_by(whole, world, run)
+            turn.calendar = _holds_and_plans_ahead(whole, world, run)
             changed = _activate(turn, each)
             turn.calendar = whole
             if changed:
@@ -111,7 +111,8 @@ def recall_activations(turn: Turn) -> None:
 
 
 def _standing_plans(turn: Turn, run: Run) -> Calendar:
-    """Return all holds, and the plans of the runs ahead as recorded in their reservations."""
+    """Return a calendar with all holds, and with the plans that the reservations of the runs ahead
+    record. Needed before the walk, when no plan has been entered yet."""
     world, found = turn.world, turn.calendar.only(turn.world.activating)
     for ahead in in_order(world, world.work.pending):
         reservation = present(world, ahead)
@@ -151,8 +152,8 @@ def _busy_domains(world: World) -> set[str]:
     return found
 
 
-def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
-    """Return the holds, and the plans of the runs ahead."""
+def _holds_and_plans_ahead(calendar: Calendar, world: World, run: Run) -> Calendar:
+    """Return the part of the calendar that the run respects: holds, and plans of runs ahead."""
     return calendar.only(
         uid
         for uid in calendar.uids
@@ -183,15 +184,16 @@ def _activate(turn: Turn, due: Due) -> bool:
         block(turn, request.run, replace(answer, reason=due.refused.reason))
         return True
     if not answer.cuts.kept and found.state is State.PENDING:
-        return False  # ending leases already free enough
+        return False  # the run will fit as soon as the ending leases are gone
     hold = hold_of(world, request.run)
     if answer.cuts.kept and hold is not None and _has_cut(hold):
-        # A successor looks for the place of a hold again if the status that named it was lost.
+        # This happens to a new leader: the status that named the held place was lost, and the
+        # place is not free any more. A second preemption is not allowed.
         give_up(turn, hold, "the place that was held is not free and was not found again")
         return True
     if answer.cuts.kept:
         _publish(turn, due, answer, subject)
-    _hold(turn, request.run, found, answer.plan)
+    hold_plan(turn, request.run, found, answer.plan)
     return True
 
 
@@ -201,8 +203,9 @@ def _has_cut(hold: Hold) -> bool:
 
 
 def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:
+    """Publish the Resolution with the losses that were compared, and mark its victims (A3)."""
     request, world = due.request, turn.world
-    ground = NodeOffers(world, request, turn.calendar, at=turn.now, now=turn.now)
+    offers = NodeOffers(world, request, turn.calendar, at=turn.now, now=turn.now)
     publish_cuts(
         turn,
         answer.cuts,
@@ -211,13 +214,13 @@ def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None
         beneficiary=(request.run.key, request.run.uid),
         resolved=answer,
         domains=due.reservation.domains,
-        losses=ground.losses_in(due.reservation.domains),
+        losses=offers.losses_in(due.reservation.domains),
         flavor=request.placement.flavor,
     )
 
 
 def _is_paid(turn: Turn, request: StartRequest, found: Reservation) -> bool:
-    """Return whether the payers of its site can pay at present."""
+    """Return whether the payers recorded with the site can pay now."""
     world = turn.world
     ask = funding_request_for(
         request, ("", ""), request.placement.gpus, start=turn.now, borrowed=request.borrowed_already
@@ -228,7 +231,10 @@ def _is_paid(turn: Turn, request: StartRequest, found: Reservation) -> bool:
 
 
 def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
-    """Take back what its family uses; the GPUs are preempted for in the next turn (O5)."""
+    """Take the owner's envelope back from its family; preempt for GPUs in the next turn (O5).
+
+    Returns whether anything was decided. `finish_activations` does the second part.
+    """
     request, found, world = due.request, due.reservation, turn.world
     ask = funding_request_for(
         request, ("", ""), request.placement.gpus, start=turn.now, borrowed=request.borrowed_already
@@ -242,15 +248,15 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
     taken = take_back(turn, request, seeder=lambda: subject.seed(turn), is_paid=is_paid)
     if taken is None:
         return False
-    give_back(turn, request, taken, subject)
+    apply_settlement(turn, request, taken, subject)
     activating(turn, request.run, found, found.held_places, found.held_money, is_site=True)
     return True
 
 
-def give_back(
+def apply_settlement(
     turn: Turn, request: StartRequest, taken: FamilySettlement, subject: Announced
 ) -> None:
-    """Move leases of the family to other payers, and preempt the others."""
+    """Move leases of the family to other payers, and preempt the rest, as settled (O5)."""
     for lease, covered in taken.moved:
         move_lease(turn, lease, covered)
     if taken.cuts is not None:
@@ -266,11 +272,7 @@ def give_back(
 
 
 def hold_plan(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
-    """Hold the place of the plan, with its payers (A4)."""
-    _hold(turn, run, found, plan)
-
-
-def _hold(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
+    """Hold the places and payers of the plan for the run (A4)."""
     money = tuple(
         each for location, covered in plan.covered for each in money_of(covered, location)
     )
@@ -286,6 +288,10 @@ def activating(
     *,
     is_site: bool,
 ) -> None:
+    """Write the reservation as Activating, with the places and payers that are held from now on.
+
+    `is_site`: the places are still the announced site, because only money was taken back so far.
+    """
     nodes = turn.world.fleet.nodes
     turn.reserve(
         replace(

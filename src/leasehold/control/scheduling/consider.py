@@ -1,7 +1,7 @@
-"""consider — what becomes of one run in the queue. It writes nothing down but the plan's entries on
-the calendar of the turn, which the runs behind respect.
+"""consider: decide what happens to one run in the queue.
 
-The queue applies the verdict; the question `plan` prints it.
+It returns a verdict and changes only the calendar of the turn, where it enters the run's plan: the
+runs behind must respect that plan. The queue applies the verdict; the question `plan` prints it.
 """
 
 from enum import Enum
@@ -55,24 +55,28 @@ NAME_MAX = 253  # characters of a Run's name
 
 
 class Started(Record):
-    """All of it, or one group of a sweep: the others are considered again."""
+    """A run that starts now: all of it, or one group of a sweep."""
 
     request: StartRequest
     plan: Admitted
-    left: tuple[int, ...] = ()  # groups
+    left: tuple[int, ...] = ()  # groups of the sweep that must be considered next
 
 
 class Planned(Record):
-    """It cannot start now. `more`: the groups of a sweep beyond its minimum, with their plans."""
+    """A run that cannot start now and is within the depth (Q9), with its plan.
+
+    `more`: requests and plans of a sweep's groups beyond its minimum (G2).
+    """
 
     request: StartRequest
     refused: Refused
-    plan: Plan | None  # None: only groups beyond the minimum wait
+    # None: only groups beyond the minimum wait, or an opportunistic run has no known start
+    plan: Plan | None
     more: tuple[tuple[StartRequest, Plan], ...] = ()
 
 
 class StartsByFamilyRule(Record):
-    """Its family gives back its owner's envelope, and it starts (O5)."""
+    """A run that starts because its family gives back its owner's envelope (O5)."""
 
     request: StartRequest
     refused: Refused
@@ -80,17 +84,20 @@ class StartsByFamilyRule(Record):
 
 
 class Postponed(Record):
-    """Its family gives back what it must once all is still: no run behind may start before (Q2)."""
+    """A run for which the family rule is due, but whose turn still opens or closes leases.
+
+    The rule is applied in a later turn, and no run behind may start before (Q2).
+    """
 
     refused: Refused
 
 
 class InQueue(Record):
-    """Enough others are planned before it."""
+    """A run without a plan, because as many runs as the depth allows are planned ahead (Q9)."""
 
     refused: Refused
     place: PlaceInQueue
-    request: StartRequest | None = None  # None: it is like another run that was just refused
+    request: StartRequest | None = None  # None: an equal run was refused in this walk
 
     @property
     def is_like_another(self) -> bool:
@@ -98,16 +105,16 @@ class InQueue(Record):
 
 
 class WaitsForHold(Record):
-    """An activation holds its place, which is not free yet."""
+    """A run whose place is held by its activation, but is not free yet (A4)."""
 
     hold: Hold
-    request: StartRequest | None  # what it waits for; None while too few of its groups may start
+    request: StartRequest | None  # None while too few of its groups may start
     refused: Refused
-    is_over: bool  # the hold is given up
+    is_over: bool  # the hold must be given up
 
 
 class ReservationChange(Enum):
-    """What becomes of the reservation of a run that is denied."""
+    """What happens to the reservation of a run that is denied."""
 
     KEEP = "keep"
     CANCEL = "cancel"
@@ -115,7 +122,7 @@ class ReservationChange(Enum):
 
 
 class Denied(Record):
-    """For a reason that has nothing to do with GPUs or money, or for good."""
+    """A run that may not start now for a reason other than GPUs or money, or that never can."""
 
     refused: Refused
     then: ReservationChange
@@ -125,17 +132,20 @@ Verdict = Started | Planned | StartsByFamilyRule | Postponed | InQueue | WaitsFo
 
 
 def consider(
-    turn: Turn, run: Run, passing: QueuePass, *, left: tuple[int, ...] = (), begun: int = 0
+    turn: Turn, run: Run, walk: QueuePass, *, left: tuple[int, ...] = (), begun: int = 0
 ) -> Verdict | None:
-    """None: nothing of it waits. `left`: the groups of a sweep that still wait after others have
-    started in this walk. `begun`: how many have started in a rehearsal, which opens no leases."""
-    known = passing.answer(turn, run)
-    if known is not None and passing.is_full(run, known):
-        # Most of a long queue: behind all that are planned, and like one that was just refused.
-        place = passing.take_place(run, known)
+    """Return the verdict on a run, or None if no part of it waits.
+
+    `left`: the groups of a sweep that still wait after others of it have started in this walk.
+    `begun`: the number of groups started in a rehearsal, which opens no leases.
+    """
+    known = walk.answer(turn, run)
+    if known is not None and walk.is_full(run, known):
+        # True for most of a long queue: the depth is used up, and an equal run was just refused.
+        place = walk.take_place(run, known)
         return InQueue(refused=known, place=place)
     if not left:
-        denied = _not_now(turn, run)
+        denied = _denied(turn, run)
         if denied is not None:
             return denied
         hold = hold_of(turn.world, run)
@@ -145,12 +155,15 @@ def consider(
     if not groups:
         return None
     if run.spec.gang is Gang.GROUP:
-        return _consider_sweep(turn, run, passing, groups, begun=begun)
-    return _consider_whole(turn, run, passing, known)
+        return _consider_sweep(turn, run, walk, groups, begun=begun)
+    return _consider_whole(turn, run, walk, known)
 
 
-def _consider_whole(turn: Turn, run: Run, passing: QueuePass, known: Refused | None) -> Verdict:
-    """Q3: the largest width of its grid that fits; plans are made for its minimum."""
+def _consider_whole(turn: Turn, run: Run, walk: QueuePass, known: Refused | None) -> Verdict:
+    """Return the verdict on a gang: it starts at the largest width of its grid that fits (Q3).
+
+    If none fits, the run is planned at its minimum. `known`: the refusal of an equal run.
+    """
     request: StartRequest | None = None
     answer: Admitted | Refused | None = known
     for groups in _widths(run):
@@ -161,10 +174,11 @@ def _consider_whole(turn: Turn, run: Run, passing: QueuePass, known: Refused | N
                 return Started(request=request, plan=answer)
     assert request is not None, run.key
     assert isinstance(answer, Refused), run.key
-    return _wait(turn, request, answer, passing, is_known=known is not None)
+    return _wait(turn, request, answer, walk, is_known=known is not None)
 
 
 def _widths(run: Run) -> list[tuple[int, ...]]:
+    """Return the groups for each width of the run's grid, widest first."""
     spec, grid = run.spec, run.spec.malleable
     step = grid.step_gpus if grid is not None else spec.total_gpus
     widths = range(starting_gpus(spec), minimum_gpus(spec) - 1, -step)
@@ -172,11 +186,14 @@ def _widths(run: Run) -> list[tuple[int, ...]]:
 
 
 def _consider_sweep(
-    turn: Turn, run: Run, passing: QueuePass, groups: tuple[int, ...], *, begun: int
+    turn: Turn, run: Run, walk: QueuePass, groups: tuple[int, ...], *, begun: int
 ) -> Verdict | None:
-    """G1, G2: each group like a run of its own, lowest index first."""
+    """Return the verdict on the next group of a sweep (G1), or on all of them if it cannot start.
+
+    Then the groups short of the minimum are planned together, and each further one alone (G2).
+    """
     world = turn.world
-    most = _more_at_once(turn, run) - begun
+    most = _groups_still_allowed(turn, run) - begun
     if most <= 0:
         return None
     request = start_request_for(world, run, groups[:1])
@@ -187,34 +204,38 @@ def _consider_sweep(
     short = groups_short_of_minimum(world, run, wanted, begun=begun)
     more = wanted[len(short) :]
     if short:
-        waiting = _wait(turn, start_request_for(world, run, short), answer, passing)
+        waiting = _wait(turn, start_request_for(world, run, short), answer, walk)
         if not isinstance(waiting, Planned):
             return waiting
     else:
         waiting = Planned(request=request, refused=answer, plan=None)
-    return replace(waiting, more=_plans_beyond(turn, run, passing, answer, more))
+    return replace(waiting, more=_plans_beyond(turn, run, walk, answer, more))
 
 
-def _more_at_once(turn: Turn, run: Run) -> int:
-    """How many more groups may run at once: `desiredTotalGPUs` bounds them."""
+def _groups_still_allowed(turn: Turn, run: Run) -> int:
+    """Return how many more groups of a sweep may start: `desiredTotalGPUs` limits them (G2)."""
     most = group_count(run.spec, starting_gpus(run.spec))
-    book = turn.world.books.get(run.uid)  # the others of a large sweep need not be looked at
+    book = turn.world.books.get(run.uid)  # only groups that had a lease: a sweep may be large
     started = book.units if book is not None else ()
     return most - sum(where_is(turn.world, run, key).standing is Standing.LIVE for key in started)
 
 
 def _plans_beyond(
-    turn: Turn, run: Run, passing: QueuePass, refused: Refused, groups: tuple[int, ...]
+    turn: Turn, run: Run, walk: QueuePass, refused: Refused, groups: tuple[int, ...]
 ) -> tuple[tuple[StartRequest, Plan], ...]:
+    """Plan each of these groups alone by Q4 (G2), enter the plans and return them.
+
+    Stops at the depth (Q9) and at the first group without a known start.
+    """
     found: list[tuple[StartRequest, Plan]] = []
     for group in groups:
-        if not passing.take_place(run, refused).is_planned:
+        if not walk.take_place(run, refused).is_planned:
             break
         request = start_request_for(turn.world, run, (group,))
         request = replace(request, run=replace(run, uid=uid_beside(run.uid, group)))
-        plan = plan_for(turn, request, refused, passing, is_first=False)
+        plan = plan_for(turn, request, refused, walk, is_first=False)
         if plan is None:
-            break  # nor is a start of the next one known
+            break  # the next group would not have a known start either
         enter(turn, request, plan)
         found.append((request, plan))
     return tuple(found)
@@ -223,7 +244,8 @@ def _plans_beyond(
 # Reasons that have nothing to do with GPUs or money.
 
 
-def _not_now(turn: Turn, run: Run) -> Denied | None:
+def _denied(turn: Turn, run: Run) -> Denied | None:
+    """Return the verdict if the run is quarantined, may not charge its owner, or backs off."""
     if run.uid in turn.quarantined:
         return Denied(refused=why_put_aside(turn.world, run.uid), then=ReservationChange.CANCEL)
     not_allowed = owner_allowed(turn.world, run)
@@ -240,13 +262,17 @@ def _not_now(turn: Turn, run: Run) -> Denied | None:
 
 
 def _backs_off(turn: Turn, run: Run, where: UnitState) -> bool:
+    """Return whether the unit pauses before its next try (B2, B5)."""
     if node_changed_since_blocked(turn.world, run, where):
         return False
     return where.retry_at > (turn.now if turn.time_trusted else 0)
 
 
 def _back_off(turn: Turn, run: Run, where: UnitState) -> Denied:
-    """A run in back-off has no plan; what an activation holds for it stays (B2, A4)."""
+    """Return the verdict on a run in back-off: it has no plan, but keeps its hold (B2, A4).
+
+    After too many rejected binds it is Blocked (B3).
+    """
     is_held = run.uid in turn.world.activating
     pause = ReservationChange.KEEP if is_held else ReservationChange.CANCEL
     if where.why != BIND_FAILING:
@@ -265,7 +291,10 @@ def _back_off(turn: Turn, run: Run, where: UnitState) -> Denied:
 
 
 def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
-    """A4: it starts in the held place, with the held payers, as soon as that is free."""
+    """Return the verdict on a run whose place is held: it starts as soon as the place is free.
+
+    It starts there and with the held payers, whatever else would be possible (A4).
+    """
     world = turn.world
     refused = Refused(
         reason=Refusal.CAPACITY, remedy="its place is held; it starts when the victims have ended"
@@ -286,7 +315,10 @@ def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
 
 
 def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
-    """Funded, placed, and small enough to be written down."""
+    """Return payers and places for a start now, or the refusal.
+
+    The leases must also fit into one batch. An opportunistic run may be placed on spares (F1).
+    """
     world = turn.world
     if not world.policy.binder_enabled:
         return Refused(
@@ -294,7 +326,7 @@ def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
             remedy="binder.enabled is false: nothing new is started",
         )
     answer = admit(world, request, turn.calendar, start=turn.now, now=turn.now)
-    # On spares it would not be asked which nodes its volumes can be reached from.
+    # `fill` does not check which nodes can reach the run's volumes.
     may_fill = request.run.spec.opportunistic and request.placement.only is None
     if isinstance(answer, Refused) and may_fill and not answer.reason.is_about_money:
         filled = _try_spares(turn, request)
@@ -307,7 +339,7 @@ def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
 
 
 def _try_spares(turn: Turn, request: StartRequest) -> Admitted | Refused:
-    """On top of spares, and free GPUs beside them, that no entry counts on."""
+    """Return places on other runs' spares and on free GPUs that no entry needs (F1, F2)."""
     world = turn.world
     with world.what_if.opened():
         as_found_by(world, request, turn.calendar, start=turn.now)
@@ -315,6 +347,7 @@ def _try_spares(turn: Turn, request: StartRequest) -> Admitted | Refused:
 
 
 def _too_large(turn: Turn, size: int) -> Refused:
+    """Return the refusal of a gang whose leases need `size` bytes, more than a batch holds."""
     return Refused(
         reason=Refusal.GANG_TOO_LARGE,
         remedy=f"its leases need {size} bytes in one ledger batch, which holds "
@@ -322,9 +355,11 @@ def _too_large(turn: Turn, size: int) -> Refused:
     )
 
 
-def _has_room_by_any_name(turn: Turn, request: StartRequest) -> bool:
-    """Whether a batch holds the gang, and would if its run had the longest of names: of those that
-    are alike the names differ."""
+def _fits_with_longest_name(turn: Turn, request: StartRequest) -> bool:
+    """Return whether a batch could hold the gang even if its run had the longest possible name.
+
+    Only then does the answer hold for equal runs, whose names differ.
+    """
     longest = replace(request.run, name="x" * NAME_MAX)
     return not turn.is_too_large(turn.gang_bytes_at_most(longest, request.placement))
 
@@ -333,22 +368,24 @@ def _wait(
     turn: Turn,
     request: StartRequest,
     refused: Refused,
-    passing: QueuePass,
+    walk: QueuePass,
     *,
     is_known: bool = False,
 ) -> Verdict:
-    """`is_known`: the refusal is that of a run just like it."""
+    """Return the verdict on a run that cannot start now: never, in the queue, or planned.
+
+    `refused`: why it cannot start now. `is_known`: that is the refusal of an equal run.
+    """
     world, run = turn.world, request.run
     if not world.policy.binder_enabled:
-        return Denied(
-            refused=refused, then=ReservationChange.KEEP
-        )  # no start is planned that may not be made
-    never = _never(turn, request, refused, passing)
+        # Plan no start, because none may be made.
+        return Denied(refused=refused, then=ReservationChange.KEEP)
+    never = _never(turn, request, refused, walk)
     if never is not None:
         return Denied(refused=never, then=ReservationChange.BLOCK)
-    if not is_known and is_plain(turn, run) and _has_room_by_any_name(turn, request):
-        refused = passing.remember(turn, run, refused)
-    place = passing.take_place(run, refused)
+    if not is_known and is_plain(turn, run) and _fits_with_longest_name(turn, request):
+        refused = walk.remember(turn, run, refused)
+    place = walk.take_place(run, refused)
     if not place.is_planned:
         return InQueue(refused=refused, place=place, request=request)
     announced = _family_rule_due(turn, request)
@@ -358,18 +395,16 @@ def _wait(
         taken = _take_back(turn, request, announced)
         if taken is not None:
             return StartsByFamilyRule(request=request, refused=refused, taken=taken)
-    plan = plan_for(turn, request, refused, passing, is_first=True)
+    plan = plan_for(turn, request, refused, walk, is_first=True)
     if plan is not None and plan.state is State.PENDING:
         enter(turn, request, plan)
     return Planned(request=request, refused=refused, plan=plan)
 
 
-def _never(
-    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass
-) -> Refused | None:
-    """Q11: why it could not start even if nothing else ran; no run is cut for it."""
+def _never(turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass) -> Refused | None:
+    """Return why the run could not start even if nothing else ran; None if it could (Q11)."""
     world, run = turn.world, request.run
-    if passing.possible.get(run.uid) is run:
+    if walk.possible.get(run.uid) is run:
         return None
     is_sweep = run.spec.gang is Gang.GROUP
     placement = (
@@ -380,16 +415,19 @@ def _never(
     size = turn.gang_bytes_at_most(run, placement)
     if turn.is_too_large(size):
         return _too_large(turn, size)
-    empty = passing.empty_accounts(turn)
+    empty = walk.empty_accounts(turn)
     never = never_fits(world, request) or never_paid(world, request, empty, now=turn.now)
     asked = refused.payers_asked
     if never is None and all(has_ample_hours(world, request, key, now=turn.now) for key in asked):
-        passing.possible[run.uid] = run
+        walk.possible[run.uid] = run
     return never
 
 
 def _family_rule_due(turn: Turn, request: StartRequest) -> Announced | None:
-    """O5: once its notice is over, the family rule is tried in every walk."""
+    """Return the announcement of the run's start by the family rule, if its notice is over.
+
+    From then on the rule is tried in every walk (Q6, O5).
+    """
     found = present(turn.world, request.run)
     if found is None or not found.by_family or found.by_family > turn.now or not turn.time_trusted:
         return None
@@ -397,6 +435,7 @@ def _family_rule_due(turn: Turn, request: StartRequest) -> Announced | None:
 
 
 def _take_back(turn: Turn, request: StartRequest, subject: Announced) -> FamilySettlement | None:
+    """Return how the family gives the envelope back; None if the run would not start then."""
     if not can_publish(turn, subject):
         return None
     return take_back(turn, request, seeder=lambda: subject.seed(turn))

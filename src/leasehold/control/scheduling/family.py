@@ -1,8 +1,8 @@
 """The family rule (O5, Q6): an owner is not locked out of its own envelope by its family.
 
-The family's leases in the owner's envelopes are treated as their overdraft: as few as it takes move
-to other payers; if that is not enough, others end by the rules of a Resolution. All of it is
-rehearsed first: it happens only if the run then starts.
+The family's leases in the owner's envelopes are treated as an overdraft of these envelopes. As few
+as needed move to other payers; if that is not enough, others end by the rules of a Resolution. All
+of it is tried in a what-if first, because it happens only if the run then starts.
 """
 
 from collections.abc import Callable, Collection
@@ -14,10 +14,10 @@ from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import admit
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation
-from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.funding.funded import why_unpaid
 from leasehold.core.policy import CutPolicy
 from leasehold.core.preemption.overdraft import cut_shared, refinance_order
-from leasehold.core.preemption.resolve import is_going
+from leasehold.core.preemption.resolve import counts_as_gone
 from leasehold.core.preemption.victims import Cuts, Seeder
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import Instant
@@ -26,22 +26,24 @@ from leasehold.core.world.accounts import Claim
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
-# What the run then has: a placement, or that its site is paid for. None: it does not start.
-Then = Callable[[Collection[str]], Admitted | None]
-
 
 class FamilySettlement(Record):
-    """Leases that others pay for from now on, and what is cut of the rest."""
+    """How a family gives back an owner's envelopes: leases that other payers take over, the cuts
+    among the rest, and where the run starts."""
 
     moved: tuple[tuple[Lease, Covered], ...]
     cuts: Cuts | None
-    plan: Admitted | None  # where the run starts; None if only its payers were asked for
-    envelope: EnvelopeKey = ""  # the owner's, of whose leases the first was cut
-    deficit: int = 0  # GPUs of those that end
+    plan: Admitted | None  # where the run starts; None if only payers were looked for
+    envelope: EnvelopeKey = ""  # the owner's envelope that paid for the first victim
+    deficit: int = 0  # GPUs of the leases that are cut
 
 
-def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -> tuple[str, ...]:
-    """The shared leases in its owner's envelopes, if they are why those do not pay now (Q6)."""
+def leases_to_give_back(turn: Turn, request: StartRequest, walk: QueuePass) -> tuple[str, ...]:
+    """Return the family's leases in the owner's envelopes if they keep the run from starting (Q6).
+
+    That is: the owner's own envelopes do not pay for the run now, but would without these leases.
+    Otherwise returns nothing.
+    """
     world, now = turn.world, turn.now
     if world.policy.cuts is CutPolicy.NEVER:
         return ()
@@ -50,10 +52,10 @@ def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -
         return ()
     mine = {each.key for each in _own_envelopes(world, request)}
     others = tuple(sorted(key for key in world.envelopes if key not in mine))
-    where = passing.could_hold(turn, request)
+    where = walk.could_hold(turn, request)
 
     def is_paid(returned: Collection[str]) -> bool:
-        unpaid = nobody_pays(
+        unpaid = why_unpaid(
             world,
             request,
             turn.calendar,
@@ -61,7 +63,7 @@ def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -
             now=now,
             rooms=where,
             returned=returned,
-            but=others,
+            except_for=others,
         )
         return unpaid is None
 
@@ -71,8 +73,11 @@ def leases_to_give_back(turn: Turn, request: StartRequest, passing: QueuePass) -
 def take_back(
     turn: Turn, request: StartRequest, *, seeder: Seeder, is_paid: Callable[[], bool] | None = None
 ) -> FamilySettlement | None:
-    """How an owner gets its envelopes back so that its run starts now; None if it would not.
-    `is_paid`: ask only for payers, not for a place."""
+    """Return how an owner gets its envelopes back so that its run starts now; None if it cannot.
+
+    `is_paid`: whether the run has payers. If given, it replaces the search for payers and a place:
+    the run's site is then preempted for in the next turn.
+    """
     world, now = turn.world, turn.now
     own = tuple(each.key for each in _own_envelopes(world, request))
     shared = tuple(
@@ -94,16 +99,19 @@ def _rehearse(
     is_paid: Callable[[], bool] | None,
     now: Instant,
 ) -> FamilySettlement | None:
-    """The caller must hold an open what-if."""
+    """Move and end leases in the what-if until the run fits, and return what was done.
+
+    Returns None if it never fits. The caller must hold an open what-if.
+    """
     world = turn.world
-    money = _Money(world, now)
+    trial = _TrialPayers(world, now)
     for name in sorted(world.ending):
-        if is_going(world.leases[name], now):
-            money.end(world.leases[name])
+        if counts_as_gone(world.leases[name], now):
+            trial.end(world.leases[name])
 
     def plan() -> Admitted | None:
         answer = admit(
-            world, request, turn.calendar, start=now, now=now, gone=frozenset(money.gone)
+            world, request, turn.calendar, start=now, now=now, gone=frozenset(trial.gone)
         )
         return answer if isinstance(answer, Admitted) else None
 
@@ -115,19 +123,19 @@ def _rehearse(
         if fits():
             break
         claims = (claim for each in turn.calendar.claims.values() for claim in each)
-        covered = payer_beside(world, lease, claims, now=now, but=own)
+        covered = payer_beside(world, lease, claims, now=now, except_for=own)
         if covered is not None:
-            money.move(lease, covered)
+            trial.move(lease, covered)
             moved.append((lease, covered))
     cuts = None
     if not fits():
-        left = tuple(lease for lease in shared if lease.name not in money.moved)
+        left = tuple(lease for lease in shared if lease.name not in trial.moved)
         cuts = cut_shared(
             world,
             left,
             fits,
-            end=money.end,
-            restore=money.restore,
+            end=trial.end,
+            restore=trial.restore,
             seeder=seeder,
             now=now,
         )
@@ -135,9 +143,10 @@ def _rehearse(
             return None
         for cut in cuts.kept:
             for lease in cut.ends.values():
-                if lease.name not in money.gone:
-                    money.end(lease)
-    # A draw takes a whole run, and a spare its filler: what of them others were to pay for ends.
+                if lease.name not in trial.gone:
+                    trial.end(lease)
+    # A draw ends a whole run, and a spare ends its fillers. Their leases may be among those that
+    # were to move to other payers: these end instead.
     ended = {name for cut in (cuts.kept if cuts else ()) for name in cut.ends}
     paid = (lease.payer for cut in (cuts.kept if cuts else ()) for lease in cut.leases)
     return FamilySettlement(
@@ -149,8 +158,11 @@ def _rehearse(
     )
 
 
-class _Money:
-    """In the rehearsal: who pays for leases, and which have ended."""
+class _TrialPayers:
+    """The payers of leases during a trial, and the leases that have ended in it.
+
+    The caller must hold an open what-if.
+    """
 
     def __init__(self, world: World, now: Instant) -> None:
         self._world, self._now = world, now
@@ -158,7 +170,7 @@ class _Money:
         self.gone: set[str] = set()
 
     def move(self, lease: Lease, covered: Covered) -> None:
-        """Others pay for it."""
+        """Let the payers of `covered` pay for the lease from now on."""
         world, now = self._world, self._now
         term = world.terms[lease.name]
         horizon = now + world.policy.accounting_horizon
@@ -181,7 +193,7 @@ class _Money:
             world.accounts.claim(claim)
 
     def end(self, lease: Lease) -> None:
-        """It is gone, and so are its GPUs and what it costs."""
+        """End the lease: free its GPUs and its money."""
         world = self._world
         self.gone.add(lease.name)
         world.what_if.note(lambda: self.gone.discard(lease.name))
@@ -192,7 +204,7 @@ class _Money:
             world.accounts.claim(replace(claim, gpus=-claim.gpus, gpu_ms=-claim.gpu_ms))
 
     def restore(self, lease: Lease) -> None:
-        """It goes on after all."""
+        """Undo `end` for a victim that is spared."""
         world = self._world
         self.gone.discard(lease.name)
         world.what_if.note(lambda: self.gone.add(lease.name))
@@ -204,12 +216,14 @@ class _Money:
 
 
 def _own_envelopes(world: World, request: StartRequest) -> list[Envelope]:
+    """Return the envelopes of the run's owner for its flavor."""
     spec = request.run.spec
     return list(world.tree.envelopes((spec.owner,), spec.flavor))
 
 
 def _shared(world: World, request: StartRequest) -> list[Lease]:
-    """The family's open leases in the owner's envelopes that pay where the run may go."""
+    """Return the family's open leases in those envelopes of the owner that pay in a location
+    that the run may use."""
     places = locations_for(world, request.run.spec)
     return [
         lease

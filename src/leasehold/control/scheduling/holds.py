@@ -1,7 +1,8 @@
 """What activations hold for their beneficiaries (A4).
 
-From the Resolution on, its place and payers are held against all other runs until the run is bound
-or Blocked, or `drain.timeout` has passed. When the held place is free, the run starts there.
+From the Resolution on, the place and payers of a beneficiary are held against all other runs. The
+hold ends when the run is bound or Blocked, or after `drain.timeout`. The run starts in the held
+place as soon as all of it is free.
 """
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from leasehold.core.facts import Gang, Record, Run
 from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import can_pay
 from leasehold.core.placement.pack import try_pack
-from leasehold.core.preemption.resolve import PlannedSite, let_go
+from leasehold.core.preemption.resolve import PlannedSite, free_ending_leases
 from leasehold.core.requests import StartRequest
 from leasehold.core.reservations import HeldMoney, Reservation
 from leasehold.core.resolutions import Resolution
@@ -29,7 +30,7 @@ from leasehold.core.world.world import World
 
 
 class Hold(Record):
-    """An activation under way."""
+    """What an activation under way holds: the run's reservation, and its Resolutions so far."""
 
     run: Run
     reservation: Reservation
@@ -37,6 +38,7 @@ class Hold(Record):
 
     @property
     def victims(self) -> tuple[str, ...]:
+        """Return the names of all victims' leases."""
         return tuple(name for each in self.resolutions for name in each.victims)
 
 
@@ -62,6 +64,7 @@ def ends_at(world: World, hold: Hold) -> Instant:
 
 
 def _last_deadline(world: World, hold: Hold) -> Instant:
+    """Return the latest deadline of the victims; 0 without victims."""
     leases = (world.leases[name] for name in hold.victims if name in world.leases)
     return max((x.ending.deadline for x in leases if x.ending is not None), default=0)
 
@@ -114,13 +117,15 @@ def _is_blocked(turn: Turn, run: Run) -> bool:
 
 
 def _is_ready(turn: Turn, run: Run) -> bool:
+    """Return whether some of the run's groups may start now."""
     return bool(waiting_groups(turn.world, run, turn.now))
 
 
 def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
-    """Give up a hold: the run waits like any other, and others may use the place.
+    """Give up a hold: the run waits like any other, and other runs may use the place.
 
-    `why`: in words; without it the hold has timed out.
+    If part of the run has started, its reservation is released instead.
+    `why`: the reason for people; "" means that the hold has timed out.
     """
     world, run = turn.world, hold.run
     turn.calendar.forget(run.uid)
@@ -136,10 +141,10 @@ def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
 
 
 def enter_hold(turn: Turn, hold: Hold) -> None:
-    """Enter what the run holds, less what it has already leased of it.
+    """Enter what the run holds on the calendar, less what it has already leased of it.
 
-    While only its family was told to end, the place is still a site, which is entered when the run
-    is considered.
+    While only the family's leases are ending (O5), the place is still a site (`is_site`). Then
+    only the payers are entered: `finish_activations` finds the place before the queue is walked.
     """
     world, run, found = turn.world, hold.run, hold.reservation
     places = {} if found.is_site else dict(found.held_places)
@@ -163,6 +168,7 @@ def enter_hold(turn: Turn, hold: Hold) -> None:
 
 
 def _less(money: list[HeldMoney], payer: str, gpus: int) -> list[HeldMoney]:
+    """Return the held money with `gpus` GPUs of this payer taken off."""
     left = []
     for each in money:
         taken = min(each.gpus, gpus) if each.payer == payer else 0
@@ -188,7 +194,7 @@ def still_paid(turn: Turn, hold: Hold, request: StartRequest) -> bool:
     """Return whether the held payers can pay, now or once ending leases are gone."""
     world = turn.world
     with world.what_if.opened():
-        let_go(world, now=turn.now)
+        free_ending_leases(world, now=turn.now)
         return _pays(turn, hold, request)
 
 
@@ -234,6 +240,7 @@ def _pack_in(
 
 
 def _pays(turn: Turn, hold: Hold, request: StartRequest) -> bool:
+    """Return whether the held payers can pay beside the other holds; plans do not count (A4)."""
     world = turn.world
     others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != request.run.uid)
     with world.what_if.opened():

@@ -1,7 +1,7 @@
-"""Plans of waiting runs: a known start, a start by cuts, or what it lacks (Q4 to Q7, Q10, Q11).
+"""Plans of waiting runs: a known start, a start by preemption, or a wait for money (Q4 to Q7, Q10).
 
-`plan_for` is a function from the World, the calendar and an instant to a `Plan`; it writes nothing
-down. A plan stands as long as it is possible: the reservation that has it is an argument.
+`plan_for` computes a `Plan` from the World, the calendar and the run's reservation. It changes
+nothing. A plan that a reservation already has is kept as long as it is possible (Q7).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from leasehold.core.calendar.outlook import leases_ended_by
 from leasehold.core.facts import EnvelopeKey, Record, Relation, Run
 from leasehold.core.funding.claims import funding_request_for
 from leasehold.core.funding.cover import can_pay, cover
-from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.funding.funded import why_unpaid
 from leasehold.core.policy import CutPolicy
 from leasehold.core.preemption.odds import Preview, preview
 from leasehold.core.preemption.resolve import PlannedSite
@@ -43,21 +43,21 @@ Places = tuple[tuple[str, int], ...]  # node, GPUs
 
 
 class Plan(Record):
-    """What a reservation says, and what the run has on the calendar."""
+    """A planned start: what the reservation shows, and what the run has on the calendar."""
 
     starts: Instant
     confidence: Confidence
     state: State = State.PENDING
-    by_cuts: Instant = 0  # the start by cuts that was announced; 0: none
-    by_family: Instant = 0  # the start with the owner's own envelope that was announced
-    held_from: Instant = 0
+    by_cuts: Instant = 0  # the announced start by preemption (Q5); 0: none
+    by_family: Instant = 0  # the announced start by the family rule (Q6); 0: none
+    held_from: Instant = 0  # when places and money are taken on the calendar
     places: Places = ()
     money: tuple[HeldMoney, ...] = ()
-    is_site: bool = False
-    is_kept: bool = False  # the site is kept until it comes free (Q10)
-    asked: frozenset[EnvelopeKey] = frozenset()  # to pay, at all instants that were tried
-    known: KnownStart | None = None  # if it was found just now
-    preview: Preview | None = None  # if the site was chosen, or its odds were drawn, just now
+    is_site: bool = False  # leases on the places may be preempted
+    is_kept: bool = False  # the site is reserved until it comes free, without preemption (Q10)
+    asked: frozenset[EnvelopeKey] = frozenset()  # asked to pay, at all instants that were tried
+    known: KnownStart | None = None  # set if the start was found in this walk
+    preview: Preview | None = None  # set if the site or its odds were computed in this walk
 
     @property
     def is_due_by_cuts(self) -> bool:
@@ -65,13 +65,17 @@ class Plan(Record):
 
 
 def plan_for(
-    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass, *, is_first: bool
+    turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass, *, is_first: bool
 ) -> Plan | None:
-    """`is_first`: of a whole run, or of the groups that a sweep lacks of its minimum. The other
-    groups of a sweep are planned by Q4 alone. None: no start is known."""
+    """Return the plan of a run that cannot start now; None if it gets none.
+
+    `refused`: why it cannot start now.
+    `is_first`: the request is for a whole run, or for the groups that a sweep lacks to its
+    minimum. Each further group of a sweep is planned by Q4 only (G2).
+    """
     old = _standing(turn, request.run) if is_first else None
-    family = leases_to_give_back(turn, request, passing) if is_first else ()
-    plan = _plan(turn, request, refused, passing, old=old, family=family, is_first=is_first)
+    family = leases_to_give_back(turn, request, walk) if is_first else ()
+    plan = _plan(turn, request, refused, walk, old=old, family=family, is_first=is_first)
     if not family:
         return plan
     known = old.by_family if old is not None else 0
@@ -90,6 +94,7 @@ def plan_for(
 
 
 def _standing(turn: Turn, run: Run) -> Reservation | None:
+    """Return the run's pending reservation, whose plan is kept if possible (Q7), or None."""
     found = present(turn.world, run)
     return found if found is not None and found.state is State.PENDING else None
 
@@ -98,58 +103,68 @@ def _plan(
     turn: Turn,
     request: StartRequest,
     refused: Refused,
-    passing: QueuePass,
+    walk: QueuePass,
     *,
     old: Reservation | None,
     family: tuple[str, ...],
     is_first: bool,
 ) -> Plan | None:
+    """Return the plan by Q4, Q5 or the lack of money, apart from the family rule.
+
+    Example, submitted at 08:00 with a patience and a `maxWait` of 24 h: a known start tomorrow at
+    07:00 is planned (Q4). If the first fit is in three days and the run lacks only GPUs, it gets a
+    start by preemption tomorrow at 08:00 (Q5).
+
+    `family`: leases of the family whose money the plan may count on (O5).
+    """
     world, now, policy = turn.world, turn.now, turn.world.policy
     since = wait_of(world, request.run).since
     latest = since + policy.reservation_max_wait
     first = since + max(policy.patience, policy.activation_lead)
     may_cut = is_first and not request.run.spec.opportunistic
     by_cuts = old.by_cuts if old is not None else 0
-    known, asked = _known_start(turn, request, refused, passing, old)
+    known, asked = _known_start(turn, request, refused, walk, old)
     is_late = known is not None and may_cut and known.held_from > latest
-    if is_late and _is_paid(turn, request, passing, at=max(latest, now)):  # it lacks GPUs (Q4)
+    if is_late and _is_paid(turn, request, walk, at=max(latest, now)):  # only GPUs are short (Q4)
         known, first = None, max(latest, since + policy.activation_lead)
     if known is not None and (not by_cuts or known.held_from < by_cuts):
         return replace(known, by_cuts=by_cuts, asked=asked)
     if not may_cut:
         return None
     if known is None and refused.reason.is_about_money:
-        is_paid, asked_later = _is_paid_some_time(turn, request, passing, family)
+        is_paid, asked_later = _is_paid_some_time(turn, request, walk, family)
         asked |= asked_later
         if not is_paid:
             return replace(_short_of_money(turn, request, first), asked=asked)
-    by_preemption = _by_cuts(turn, request, passing, old=old, family=family, first=first)
+    by_preemption = _by_cuts(turn, request, walk, old=old, family=family, first=first)
     return replace(by_preemption, asked=asked)
 
 
-def _is_paid(turn: Turn, request: StartRequest, passing: QueuePass, *, at: Instant) -> bool:
-    unpaid = nobody_pays(
+def _is_paid(turn: Turn, request: StartRequest, walk: QueuePass, *, at: Instant) -> bool:
+    """Return whether the run would have payers at `at`, wherever an empty fleet could hold it."""
+    unpaid = why_unpaid(
         turn.world,
         request,
         turn.calendar,
         at=at,
         now=turn.now,
-        rooms=passing.could_hold(turn, request),
+        rooms=walk.could_hold(turn, request),
     )
     return unpaid is None
 
 
 def _is_paid_some_time(
-    turn: Turn, request: StartRequest, passing: QueuePass, family: tuple[str, ...]
+    turn: Turn, request: StartRequest, walk: QueuePass, family: tuple[str, ...]
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
-    """Return whether it has payers at an instant that is known, and the envelopes asked."""
+    """Return whether the run has payers at some known instant, and the envelopes that were
+    asked."""
     return is_ever_paid(
         turn.world,
         request,
         turn.calendar,
-        outlook=passing.outlook_for(turn, request),
+        outlook=walk.outlook_for(turn, request),
         now=turn.now,
-        rooms=passing.could_hold(turn, request),
+        rooms=walk.could_hold(turn, request),
         returned=family,
     )
 
@@ -158,28 +173,31 @@ def _is_paid_some_time(
 
 
 def _known_start(
-    turn: Turn, request: StartRequest, refused: Refused, passing: QueuePass, old: Reservation | None
+    turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass, old: Reservation | None
 ) -> tuple[Plan | None, frozenset[EnvelopeKey]]:
-    """The first instant at which it fits, and the envelopes that were asked to pay before it; the
-    plan that it has stands unless it fits earlier."""
+    """Return the plan for the first known instant at which the run fits, or None, and the
+    envelopes that were asked (Q4).
+
+    `old`: its known start is kept if it is still possible and no earlier one is (Q7).
+    """
     world, run = turn.world, request.run
     stands = old is not None and _stands(turn, request, old)
     not_after = old.held_from if stands and old is not None else FOREVER
-    not_before, asked = passing.not_before(turn, run)
+    not_before, asked = walk.not_before(turn, run)
     found = Forecast(known=None)
     if not_before < not_after:
         found = forecast(
             world,
             request,
             turn.calendar,
-            outlook=passing.outlook_for(turn, request),
+            outlook=walk.outlook_for(turn, request),
             refused=refused,
             now=turn.now,
             not_before=not_before,
             not_after=not_after,
         )
     known, asked = found.known, asked | found.asked
-    passing.note_start(turn, run, known.at if known else max(not_before, not_after), asked)
+    walk.note_start(turn, run, known.at if known else max(not_before, not_after), asked)
     if known is not None:
         plan = Plan(
             starts=known.at,
@@ -207,25 +225,30 @@ def _known_start(
 
 
 def _alignment(world: World, money: tuple[HeldMoney, ...], at: Instant) -> Confidence:
+    """Return `window-aligned` if a payer's window opens at `at`, otherwise `exact` (Q4)."""
     opens = any(world.envelopes[each.payer].start == at for each in money)
     return Confidence.WINDOW if opens else Confidence.EXACT
 
 
 def _stands(turn: Turn, request: StartRequest, old: Reservation) -> bool:
-    """Whether the known start that a reservation has is still possible."""
+    """Return whether the known start of a reservation is still possible (Q7)."""
     if old.is_site or old.held_from <= turn.now or not _is_whole(request, old.held_places):
         return False
     return is_possible(turn, request, old.held_places, old.held_money, at=old.held_from)
 
 
 def _is_whole(request: StartRequest, places: Places) -> bool:
+    """Return whether the places have as many GPUs as the request needs now."""
     return sum(gpus for _, gpus in places) == request.placement.gpus
 
 
 def is_possible(
     turn: Turn, request: StartRequest, places: Places, money: tuple[HeldMoney, ...], *, at: Instant
 ) -> bool:
-    """Whether these places and payers are there for a start at that instant."""
+    """Return whether the run can start at `at` in these places with these payers.
+
+    Leases on the places that are known to end by `at` count as gone.
+    """
     world, now = turn.world, turn.now
     with world.what_if.opened():
         ended = leases_ended_by(world, [name for name, _ in places], at, now) if at > now else []
@@ -239,7 +262,10 @@ def is_possible(
 
 
 def _pays(turn: Turn, request: StartRequest, money: tuple[HeldMoney, ...], *, at: Instant) -> bool:
-    """The caller must hold an open what-if in which the calendar is respected."""
+    """Return whether exactly these payers can pay for a start at `at`.
+
+    The caller must hold an open what-if in which the calendar is respected.
+    """
     ask = funding_request_for(
         request, ("", ""), request.placement.gpus, start=at, borrowed=request.borrowed_already
     )
@@ -250,13 +276,17 @@ def _pays(turn: Turn, request: StartRequest, money: tuple[HeldMoney, ...], *, at
 
 
 def _short_of_money(turn: Turn, request: StartRequest, first: Instant) -> Plan:
-    """From its time on it claims what is free in the envelopes of its walk."""
+    """Return the plan of a run that lacks payers: from `first` (T0) on it claims free money (Q6).
+
+    Until then it holds nothing.
+    """
     money = _claimable(turn, request) if turn.now >= first else ()
     since = turn.now if money else 0
     return Plan(starts=first, confidence=Confidence.MONEY, held_from=since, money=money)
 
 
 def _claimable(turn: Turn, request: StartRequest) -> tuple[HeldMoney, ...]:
+    """Return the money that is free now in payer order, in the location where least is missing."""
     world, now = turn.world, turn.now
     best: tuple[int, tuple[HeldMoney, ...]] | None = None
     with world.what_if.opened():
@@ -291,41 +321,49 @@ def _claimable(turn: Turn, request: StartRequest) -> tuple[HeldMoney, ...]:
 def _by_cuts(
     turn: Turn,
     request: StartRequest,
-    passing: QueuePass,
+    walk: QueuePass,
     *,
     old: Reservation | None,
     family: tuple[str, ...],
     first: Instant,
 ) -> Plan:
+    """Return a start by preemption (Q5), or a plan that waits for its notice or is Blocked (Q11).
+
+    - Before the notice: nothing is held.
+    - Announced: the same site, or another one in the same domains for the same T (Q7).
+    - Otherwise: the first instant with payers and a site.
+
+    `first`: T0, the earliest time at which other runs may be preempted for the run.
+    """
     world, now, lead = turn.world, turn.now, turn.world.policy.activation_lead
     waits = Plan(starts=first, confidence=Confidence.CUTS)
     if world.policy.cuts is not CutPolicy.LOTTERY:
-        return _kept_site(turn, request, passing, old, waits)
+        return _kept_site(turn, request, walk, old, waits)
     announced = old.by_cuts if old is not None else 0
     if not announced and now < first - lead:
         return waits
     if _waits_for_victims(world, request.run):
-        return replace(waits, state=State.BLOCKED)  # nobody is cut for it again meanwhile (A4)
+        return replace(waits, state=State.BLOCKED)  # preempt nothing more for the run (A4)
     if announced and old is not None:
         at = max(announced, now)
         if _site_stands(turn, request, old, at=at, returned=family):
             kept = Site(places=old.held_places, money=old.held_money, domains=old.domains)
             plan = _on_site(kept, starts=announced)
             is_foreseen = bool(old.odds) or request.run.uid in world.memory.foreseen
-            if is_foreseen or not passing.may_sample(turn):
+            if is_foreseen or not walk.may_sample(turn):
                 return plan
             return replace(plan, preview=_preview(turn, request, kept, announced, lambda: True))
         within = old.domains if old.is_site else ()
         site = _choose(turn, request, at, returned=family, within=within)
         if site is not None:
-            return _on(turn, request, site, passing, starts=announced)
+            return _on(turn, request, site, walk, starts=announced)
     first = max(first, now + lead)
     later = set(protections_ending(world, first))
     later.update(at for at in _instants(turn, request) if at > first)
     for at in (first, *sorted(later)):
         site = _choose(turn, request, at, returned=family)
         if site is not None:
-            return _on(turn, request, site, passing, starts=at)
+            return _on(turn, request, site, walk, starts=at)
     return replace(waits, state=State.BLOCKED)
 
 
@@ -337,22 +375,22 @@ def _choose(
     returned: tuple[str, ...],
     within: tuple[str, ...] = (),
 ) -> Site | None:
+    """Return a site for a start at `at`, or None. `within`: only these domains, if any."""
     return choose_site(
         turn.world, request, turn.calendar, at=at, now=turn.now, within=within, returned=returned
     )
 
 
-def _on(
-    turn: Turn, request: StartRequest, site: Site, passing: QueuePass, *, starts: Instant
-) -> Plan:
-    """A start by cuts on this site, with its odds."""
-    seen = _preview(turn, request, site, starts, lambda: passing.may_sample(turn))
+def _on(turn: Turn, request: StartRequest, site: Site, walk: QueuePass, *, starts: Instant) -> Plan:
+    """Return the start by preemption on this site, with its odds."""
+    seen = _preview(turn, request, site, starts, lambda: walk.may_sample(turn))
     return replace(_on_site(site, starts=starts), preview=seen)
 
 
 def _preview(
     turn: Turn, request: StartRequest, site: Site, starts: Instant, may_sample: Callable[[], bool]
 ) -> Preview:
+    """Return what the preemption on the site would take, and the odds of the lottery."""
     planned, now = PlannedSite(domains=site.domains, money=site.money), turn.now
     return preview(
         turn.world,
@@ -366,6 +404,7 @@ def _preview(
 
 
 def _on_site(site: Site, *, starts: Instant) -> Plan:
+    """Return the start by preemption on this site, without a preview."""
     return Plan(
         starts=starts,
         confidence=Confidence.CUTS,
@@ -378,7 +417,8 @@ def _on_site(site: Site, *, starts: Instant) -> Plan:
 
 
 def _instants(turn: Turn, request: StartRequest) -> set[Instant]:
-    """Ends of entries and openings of windows."""
+    """Return the instants to try for a site: ends of leases and entries, openings of windows
+    (Q5)."""
     world, now = turn.world, turn.now
     found = {term.frees_at for term in world.terms.values() if now < term.frees_at < FOREVER}
     found.update(at for at in turn.calendar.ends if at > now)
@@ -391,6 +431,7 @@ def _instants(turn: Turn, request: StartRequest) -> set[Instant]:
 
 
 def _waits_for_victims(world: World, run: Run) -> bool:
+    """Return whether a victim of the run's last Resolution still has an open lease (A4)."""
     name = world.resolution_for.get(run.uid)
     victims = world.resolutions[name].victims if name is not None else ()
     return any(world.leases[each].is_open for each in victims if each in world.leases)
@@ -399,7 +440,7 @@ def _waits_for_victims(world: World, run: Run) -> bool:
 def _site_stands(
     turn: Turn, request: StartRequest, old: Reservation, *, at: Instant, returned: tuple[str, ...]
 ) -> bool:
-    """Whether a site still has its place and its payers."""
+    """Return whether the site of a reservation is still a site, and its payers can pay (Q7)."""
     if not old.is_site or not _is_whole(request, old.held_places):
         return False
     world, now = turn.world, turn.now
@@ -414,9 +455,13 @@ def _site_stands(
 
 
 def _kept_site(
-    turn: Turn, request: StartRequest, passing: QueuePass, old: Reservation | None, waits: Plan
+    turn: Turn, request: StartRequest, walk: QueuePass, old: Reservation | None, waits: Plan
 ) -> Plan:
-    """Q10: without cuts, the first run in a domain that has waited enough keeps its site."""
+    """Return the plan of a run while the policy forbids preemption for GPUs (Q10).
+
+    From T0 on it reserves its site until the site comes free, if no run ahead has reserved a site
+    in the same domains. `waits`: the plan that holds nothing.
+    """
     world, now = turn.world, turn.now
     if now < waits.starts:
         return waits
@@ -428,9 +473,9 @@ def _kept_site(
         places, money = site.places, site.money
     nodes = world.fleet.nodes
     domains = {nodes[name].node.domain for name, _ in places}
-    if not places or domains & passing.kept_domains:
+    if not places or domains & walk.kept_domains:
         return waits
-    passing.kept_domains |= domains
+    walk.kept_domains |= domains
     return replace(waits, held_from=now, places=places, money=money, is_site=True, is_kept=True)
 
 
@@ -438,8 +483,11 @@ def _kept_site(
 
 
 def enter(turn: Turn, request: StartRequest, plan: Plan) -> None:
-    """Put a plan on the calendar for the runs behind. One that is further away than the longest
-    wait is only told (Q4)."""
+    """Enter a plan on the calendar, so that the runs behind respect it.
+
+    A known start that is more than `reservation.maxWait` away is not entered until it is nearer
+    (Q4).
+    """
     world, now, uid = turn.world, turn.now, request.run.uid
     start = max(now, plan.held_from)
     is_known = not plan.is_site and plan.places
@@ -463,7 +511,7 @@ def claims_of_held(
     start: Instant,
     end: Instant,
 ) -> list[Claim]:
-    """What the payers of a plan keep for it."""
+    """Return the claims that a plan or hold has on its payers, from `start` to `end`."""
     span = world.policy.accounting_horizon if request.span is None else request.span
     return [
         Claim(

@@ -1,7 +1,7 @@
-"""The queue: every waiting run is considered once, in order, and what was found is done (Q2).
+"""The queue: consider every waiting run once, in order, and apply the verdicts (Q2).
 
-What becomes of a run is decided by `consider`. Here it is applied: leases are opened, reservations
-written, and people told why a run waits.
+`consider` returns the verdict on a run. This module applies it: it opens leases, writes
+reservations, and reports why a run waits.
 """
 
 from typing import assert_never
@@ -14,8 +14,8 @@ from leasehold.control.reservations import announced, block, cancel_reservation,
 from leasehold.control.scheduling.activation import (
     Due,
     activate_due,
+    apply_settlement,
     finish_activations,
-    give_back,
     hold_plan,
 )
 from leasehold.control.scheduling.consider import (
@@ -32,7 +32,7 @@ from leasehold.control.scheduling.consider import (
 )
 from leasehold.control.scheduling.holds import enter_hold, enter_holds, give_up, hold_of
 from leasehold.control.scheduling.plans import Plan
-from leasehold.control.scheduling.queue_pass import QueuePass, told_place
+from leasehold.control.scheduling.queue_pass import QueuePass, refused_with_place
 from leasehold.control.scheduling.requests import next_attempts
 from leasehold.control.scheduling.standing_plans import (
     StandingPlan,
@@ -49,29 +49,32 @@ from leasehold.core.units import format_instant, plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
-_OF_ROOM = frozenset(str(each) for each in Refusal if each.is_about_room)
+_ABOUT_ROOM = frozenset(str(each) for each in Refusal if each.is_about_room)
 
 
 def walk_queue(turn: Turn) -> None:
-    """Consider every waiting run once, in order, unless its plan stands; then activate the runs
-    that are due and have not started."""
+    """Consider every waiting run once, in order; then activate the runs that are due (Q2, A1).
+
+    A run whose plan stands is not considered (Q7). If something becomes free that runs ahead have
+    not seen, the walk ends, and the next turn walks the queue again.
+    """
     world = turn.world
     enter_holds(turn)
     if finish_activations(turn):
         return
-    passing = QueuePass(world.policy, world.memory.alike, world.memory.kept(Supply))
+    walk = QueuePass(world.policy, world.memory.alike, world.memory.kept(Supply))
     standing = world.memory.kept(StandingPlans)
-    standing.begin(turn, passing)
+    standing.begin(turn, walk)
     due: list[Due] = []
     for run in in_order(world, world.work.pending):
         if run.uid in turn.left_alone:
             continue
         stands = standing.of(run)
         if stands is not None and not turn.is_strict:
-            _let_stand(turn, run, stands, passing)
+            _let_stand(turn, run, stands, walk)
             continue
         turn.about = run.uid
-        verdict, has_freed = _consider(turn, run, passing, due)
+        verdict, has_freed = _consider(turn, run, walk, due)
         standing.note(run, verdict)
         if stands is not None:
             assert_same(run, stands, verdict)
@@ -84,41 +87,45 @@ def walk_queue(turn: Turn) -> None:
         activate_due(turn, due)
 
 
-def _let_stand(turn: Turn, run: Run, stands: StandingPlan, passing: QueuePass) -> None:
-    """Take its place in the queue and on the calendar as in the walk before."""
+def _let_stand(turn: Turn, run: Run, stands: StandingPlan, walk: QueuePass) -> None:
+    """Give the run the same place in the queue and on the calendar as in the walk before (Q7)."""
     verdict = stands.verdict
-    place = passing.take_place(run, verdict.refused)
+    place = walk.take_place(run, verdict.refused)
     if isinstance(verdict, InQueue):
-        _tell_place(turn, run, replace(verdict, place=place))
+        _report_place(turn, run, replace(verdict, place=place))
         return
     assert verdict.plan is not None, run.key
     turn.calendar.enter(run.uid, *stands.lines)
     _wake_for(turn, verdict.plan)
 
 
-def _consider(
-    turn: Turn, run: Run, passing: QueuePass, due: list[Due]
-) -> tuple[Verdict | None, bool]:
-    """Return the last verdict, and whether something became free that runs ahead have not seen:
-    then the queue is walked again."""
-    verdict = consider(turn, run, passing)
+def _consider(turn: Turn, run: Run, walk: QueuePass, due: list[Due]) -> tuple[Verdict | None, bool]:
+    """Consider a run, apply the verdicts, and return the last one and whether the walk must end.
+
+    The groups of a sweep are considered one after the other until one cannot start (G1). The walk
+    must end if something became free that runs ahead have not seen.
+    """
+    verdict = consider(turn, run, walk)
     while verdict is not None:
         _note_binds(turn, run, verdict)
         left = _apply(turn, run, verdict, due)
-        turn.about = run.uid  # what has started has used up its steps
+        turn.about = run.uid  # count the steps of the next group from zero
         if isinstance(verdict, StartsByFamilyRule | Postponed) or (
             isinstance(verdict, WaitsForHold) and verdict.is_over
         ):
             return verdict, True
         if not left:
             break
-        verdict = consider(turn, run, passing, left=left)
+        verdict = consider(turn, run, walk, left=left)
     return verdict, False
 
 
 def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
-    """Binds that failed are blocked until a node changes: from then on they are not, whatever the
-    run waits for meanwhile, until it has been tried once more."""
+    """Note whether the run's binds are blocked (B3).
+
+    A start unblocks them. Until then the note stays, whatever other verdicts the run gets, and a
+    change of a node allows another try.
+    """
     memory = turn.world.memory
     if isinstance(verdict, Started):
         memory.unblock_binds(run.uid)
@@ -131,7 +138,7 @@ def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
 
 
 def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int, ...]:
-    """Return the groups that are to be considered again."""
+    """Apply a verdict and return the groups of a sweep that must be considered next."""
     match verdict:
         case Started():
             _start(turn, run, verdict.plan, verdict.request.placement.groups)
@@ -140,9 +147,9 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
             _refuse(turn, run, verdict.refused)
             _write_plans(turn, run, verdict, due)
         case StartsByFamilyRule():
-            _take_back(turn, run, verdict)
+            _start_by_family_rule(turn, run, verdict)
         case InQueue():
-            _tell_place(turn, run, verdict)
+            _report_place(turn, run, verdict)
             if not verdict.is_like_another:
                 cancel_reservation(turn, run, turn.world.memory.refusals[run.uid].remedy)
         case WaitsForHold():
@@ -166,6 +173,7 @@ def _due(request: StartRequest, found: Reservation, refused: Refused) -> Due:
 
 
 def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
+    """Keep, cancel or block the reservation of a denied run."""
     match denied.then:
         case ReservationChange.KEEP:
             pass
@@ -181,6 +189,7 @@ def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
 
 
 def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None:
+    """Write the reservation of a planned run; add the run to `due` if it must be activated now."""
     if planned.plan is None:
         cancel_reservation(turn, run, "what waits of it is beyond its minimum")
     elif planned.plan.state is State.BLOCKED:
@@ -197,13 +206,17 @@ def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None
 
 
 def _wake_for(turn: Turn, plan: Plan) -> None:
+    """Wake when the plan's notice, its hold and its start begin."""
     turn.wake(plan.starts)
     turn.wake(plan.starts - turn.world.policy.activation_lead)
     turn.wake(plan.held_from)
 
 
 def _reserve(turn: Turn, request: StartRequest, refused: Refused, plan: Plan) -> Reservation:
-    """Write the plan if it changed: not for a mere count in its words."""
+    """Return the run's reservation with this plan; write it only if the plan changed.
+
+    A message that differs only in a number is no change.
+    """
     old = present(turn.world, request.run)
     is_new = old is None or old.state is State.BLOCKED
     if old is None or is_new:
@@ -211,7 +224,7 @@ def _reserve(turn: Turn, request: StartRequest, refused: Refused, plan: Plan) ->
         turn.tell("Run", request.run.key, NoticeReason.RESERVED, word)
         old = announced(turn, request.run) if old is None else replace(old, since=turn.now)
     new = reservation_for(turn.world, refused, plan, old)
-    if old.reason in _OF_ROOM and new.reason in _OF_ROOM:
+    if old.reason in _ABOUT_ROOM and new.reason in _ABOUT_ROOM:
         new = replace(new, reason=old.reason)
     if is_new or replace(new, message=old.message, remedies=old.remedies) != old:
         turn.reserve(new)
@@ -220,7 +233,7 @@ def _reserve(turn: Turn, request: StartRequest, refused: Refused, plan: Plan) ->
 
 
 def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation) -> Reservation:
-    """The plan as its reservation says it."""
+    """Return the reservation `old` with the state, places and words of the plan."""
     nodes = [name for name, _ in plan.places if name in world.fleet.nodes]
     seen, known = plan.preview, plan.known
     is_same = (old.starts, old.held_places, old.held_from) == (
@@ -258,6 +271,7 @@ def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation
 
 
 def _remedies(plan: Plan, refused: Refused) -> tuple[str, ...]:
+    """Return what a preemption would take, step by step, or the refusal's remedy without one."""
     seen = plan.preview
     if seen is None:
         return (refused.remedy,)
@@ -277,21 +291,22 @@ def _remedies(plan: Plan, refused: Refused) -> tuple[str, ...]:
 
 
 def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
+    """Note why the run waits, and report it if it is news."""
     if turn.world.memory.refuse(run.uid, refused):
         turn.touched[run.uid] = None
         turn.tell("Run", run.key, refused.reason, refused.remedy)
 
 
-def _tell_place(turn: Turn, run: Run, verdict: InQueue) -> None:
-    """Its status has its place; an event is worth only why it waits."""
+def _report_place(turn: Turn, run: Run, verdict: InQueue) -> None:
+    """Note the run's place in the queue for its status; report it only if the reason is new."""
     memory, refused, place = turn.world.memory, verdict.refused, verdict.place
     known, *before = memory.behind.get(run.uid, (None, 0, 0))
     if known is refused and before == [place.mine, place.total]:
         return
-    told = told_place(refused, place, run)
+    reported = refused_with_place(refused, place, run)
     if known is None or known.essence != refused.essence:
-        turn.tell("Run", run.key, refused.reason, told.remedy)
-    memory.tell_place(run.uid, refused, told, (place.mine, place.total))
+        turn.tell("Run", run.key, refused.reason, reported.remedy)
+    memory.note_place(run.uid, refused, reported, (place.mine, place.total))
     turn.touched[run.uid] = None
 
 
@@ -299,7 +314,11 @@ def _tell_place(turn: Turn, run: Run, verdict: InQueue) -> None:
 
 
 def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> None:
-    """Open the leases. A reservation by an activation is released when the run is bound."""
+    """Open the leases of a plan and report the start.
+
+    The reservation is released, except during an activation: then it ends when the run is bound
+    (A4).
+    """
     world = turn.world
     attempts = next_attempts(world, run, groups)
     opened = turn.start(run, plan, attempts=attempts, reason=Opened.START)
@@ -322,6 +341,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Non
 
 
 def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
+    """Warn if the run's limit is later than the end of a payer's window (O1)."""
     if run.spec.max_duration is None:
         return
     end = turn.now + run.spec.max_duration
@@ -337,13 +357,14 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
                 )
 
 
-def _take_back(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
-    """O5: the family's leases move or end; the run starts at once, or when they have ended."""
+def _start_by_family_rule(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
+    """Move or end the family's leases (O5); start the run at once, or hold its place until they
+    have ended."""
     found, taken = present(turn.world, run), verdict.taken
     assert found is not None, run.key
     assert taken.plan is not None, run.key
     subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
-    give_back(turn, verdict.request, taken, subject)
+    apply_settlement(turn, verdict.request, taken, subject)
     turn.again = True
     if taken.cuts is None and not turn.world.ending:
         _start(turn, run, taken.plan, verdict.request.placement.groups)

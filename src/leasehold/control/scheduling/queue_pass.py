@@ -1,7 +1,7 @@
-"""One walk over the queue: what its runs share.
+"""What the runs of one walk over the queue share.
 
-Made again for every walk. It counts the places in the queue (Q9), keeps outlooks for runs with pods
-of one size, and answers runs that are alike once.
+A `QueuePass` is created for every walk. It counts the places in the queue (Q9), keeps an outlook
+for each size of pods, and gives equal runs one answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,23 +21,27 @@ from leasehold.core.world.accounts import Accounts
 from leasehold.core.world.alike import EqualRuns, EqualRunsIndex
 
 _SAMPLES_PER_SECOND = 4
-_EXACT = 16  # the first places in the queue that are told about
-_State = tuple[int, ...]
-_Floor = tuple[Instant, frozenset[EnvelopeKey], _State, _State]
+_EXACT = 16  # places below this number are reported exactly, others are rounded
+_StateKey = tuple[int, ...]
+_Floor = tuple[Instant, frozenset[EnvelopeKey], _StateKey, _StateKey]
 _UNKNOWN: _Floor = (0, frozenset(), (), ())
 
 
 class PlaceInQueue(Record):
-    """A far place is rounded; otherwise everybody would be told again whenever a run starts."""
+    """A run's place in the queue, among its owner's runs and among all, and the depths of Q9.
 
-    is_planned: bool
-    mine: int  # among the owner's
-    total: int
-    of_owner: int  # that are planned at most
-    of_all: int
-    is_for_money: bool
+    Far places are rounded. Otherwise the statuses of all runs would change with every start.
+    """
+
+    is_planned: bool  # the run is within the depth (Q9)
+    mine: int  # place among the owner's runs
+    total: int  # place among all runs
+    of_owner: int  # the most runs of one owner that are planned
+    of_all: int  # the most runs in all that are planned
+    is_for_money: bool  # counted among the runs that need money
 
     def words(self, owner: str) -> str:
+        """Return the place as a phrase for a status."""
         return (
             f"{'' if self.mine < _EXACT else 'about '}number {self.mine} of {owner} and "
             f"{'' if self.total < _EXACT else 'about '}{self.total} of all in the queue"
@@ -46,13 +50,13 @@ class PlaceInQueue(Record):
         )
 
 
-def told_place(refused: Refused, place: PlaceInQueue, run: Run) -> Refused:
-    """The same refusal for a run that is not planned."""
+def refused_with_place(refused: Refused, place: PlaceInQueue, run: Run) -> Refused:
+    """Return the refusal with the run's place in the queue added to its remedy."""
     return replace(refused, remedy=f"{refused.remedy}; {place.words(run.spec.owner)}")
 
 
 class _Depth:
-    """How many wait for the same, and how many of them are planned."""
+    """Counts the runs that wait for GPUs, or for money, and those of them that are planned (Q9)."""
 
     def __init__(self, of_owner: int, of_all: int) -> None:
         self.of_owner, self.of_all = of_owner, of_all
@@ -64,7 +68,8 @@ class _Depth:
         return self.planned >= self.of_all or self.planned_of.get(owner, 0) >= self.of_owner
 
     def take(self, owner: str) -> tuple[bool, int]:
-        """Whether the next of this owner is planned, and its number among the owner's."""
+        """Count one more run of this owner. Return whether it is planned, and its place among the
+        owner's runs."""
         is_planned = not self.is_full(owner)
         self.total += 1
         mine = self.count_of[owner] = self.count_of.get(owner, 0) + 1
@@ -75,6 +80,8 @@ class _Depth:
 
 
 class QueuePass:
+    """What the runs of one walk over the queue share: places, outlooks, answers to equal runs."""
+
     def __init__(
         self,
         policy: Policy,
@@ -83,30 +90,37 @@ class QueuePass:
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """`alike`, `supply`: what is known from walks before. A rehearsal takes nobody's share of
-        the questions that cost most."""
+        """Begin a walk.
+
+        `alike`, `supply`: what earlier walks found.
+        `is_rehearsal`: the walk answers a question, and must not use up the samples that real
+        walks may draw.
+        """
         self.is_rehearsal = is_rehearsal
-        self.kept_domains: set[str] = set()  # where a run keeps its site without cuts (Q10)
+        # domains in which a run has reserved its site without preemption (Q10)
+        self.kept_domains: set[str] = set()
         self._alike = alike or EqualRunsIndex()
         self._gpus = _Depth(policy.reservation_depth_per_owner, policy.reservation_depth)
         self._money = _Depth(
             policy.reservation_money_depth_per_owner, policy.reservation_money_depth
         )
-        self._answers: dict[EqualRuns, tuple[_State, Refused]] = {}
+        self._answers: dict[EqualRuns, tuple[_StateKey, Refused]] = {}
         self._floors: dict[EqualRuns, _Floor] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}
         self.supply = supply or Supply()
         self.possible: dict[Uid, Run] = {}  # runs that could start if nothing else ran (Q11)
-        self.catch_up: Callable[[], None] = lambda: None  # learn which leases began or ended
+        # called before an outlook is read: notes which leases began or ended in this walk
+        self.catch_up: Callable[[], None] = lambda: None
         self._empty: Accounts | None = None
 
     # Places in the queue.
 
     def is_full(self, run: Run, refused: Refused) -> bool:
-        """Whether no run of this owner is planned any more."""
+        """Return whether the depth is used up, so that no further run of this owner is planned."""
         return self._depth(refused).is_full(run.spec.owner)
 
     def take_place(self, run: Run, refused: Refused) -> PlaceInQueue:
+        """Give the run the next place in the queue and return it."""
         depth = self._depth(refused)
         is_planned, mine = depth.take(run.spec.owner)
         return PlaceInQueue(
@@ -121,40 +135,48 @@ class QueuePass:
     def _depth(self, refused: Refused) -> _Depth:
         return self._money if refused.reason.is_about_money else self._gpus
 
-    # What runs that are alike share.
+    # What equal runs share.
 
     def answer(self, turn: Turn, run: Run) -> Refused | None:
-        """The refusal of a run just like it, if nothing has changed since, and the run has nothing
-        of its own that could make a difference."""
+        """Return the refusal of an equal run in this walk, or None.
+
+        It is valid only while nothing has changed since, and for plain runs (`is_plain`).
+        """
         known = self._answers.get(self._alike.likeness(run))
-        if known is None or known[0] != _state(turn) or not is_plain(turn, run):
+        if known is None or known[0] != _state_key(turn) or not is_plain(turn, run):
             return None
         return known[1]
 
     def remember(self, turn: Turn, run: Run, refused: Refused) -> Refused:
-        """Keep the refusal of a plain run for those behind it that are alike."""
+        """Keep the refusal of a plain run for equal runs behind it, and return it."""
         likeness = self._alike.likeness(run)
         settled = likeness.settle(refused)
-        self._answers[likeness] = (_state(turn), settled)
+        self._answers[likeness] = (_state_key(turn), settled)
         return settled
 
     def not_before(self, turn: Turn, run: Run) -> tuple[Instant, frozenset[EnvelopeKey]]:
-        """No run is planned before one just like it that is ahead, as long as nothing became
-        free. Return that start, and the envelopes that were asked to pay before it."""
-        at, asked, let_go, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
-        holds = state == _state(turn) if at == FOREVER else let_go == _let_go(turn)
-        return (at, asked) if holds and _has_no_past(turn, run) else (0, frozenset())
+        """Return the earliest start worth trying, and the envelopes that were asked before it.
+
+        As long as nothing became free, a run cannot start before an equal run ahead of it.
+        Returns 0 and no envelopes if nothing is known.
+        """
+        at, asked, freed, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
+        holds = state == _state_key(turn) if at == FOREVER else freed == _freed_key(turn)
+        return (at, asked) if holds and _is_unstarted_gang(turn, run) else (0, frozenset())
 
     def note_start(self, turn: Turn, run: Run, at: Instant, asked: frozenset[EnvelopeKey]) -> None:
-        """Keep that it cannot start before `at`; FOREVER: at no instant that is known."""
-        if _has_no_past(turn, run):
-            floor = at, asked, _let_go(turn), _state(turn)
+        """Note that the run cannot start before `at`. FOREVER: at no known instant."""
+        if _is_unstarted_gang(turn, run):
+            floor = at, asked, _freed_key(turn), _state_key(turn)
             self._floors[self._alike.likeness(run)] = floor
 
-    # What costs much.
+    # Expensive questions.
 
     def may_sample(self, turn: Turn) -> bool:
-        """Whether a thousand seeds may be drawn for odds: so many a second."""
+        """Return whether odds may be sampled now: four times per second, in all walks together.
+
+        If not, wakes the turn when the next sample is allowed.
+        """
         if self.is_rehearsal:
             return False
         at = turn.world.memory.may_draw(turn.now, count=_SAMPLES_PER_SECOND, per=SECOND)
@@ -163,7 +185,7 @@ class QueuePass:
         return at is None
 
     def empty_accounts(self, turn: Turn) -> Accounts:
-        """All accounts as if no lease were open."""
+        """Return all accounts as if no lease were open."""
         if self._empty is None:
             self._empty = turn.world.accounts.emptied(turn.now)
         return self._empty
@@ -172,7 +194,7 @@ class QueuePass:
         return could_hold(turn.world, request)
 
     def outlook(self, turn: Turn, flavor: str, gpus: int) -> Outlook:
-        """Return when pods of a size have room, beside what was entered so far."""
+        """Return the outlook for pods of `gpus` GPUs, with the calendar as entered so far."""
         self.catch_up()
         for node in turn.calendar.changed:
             for known in self._outlooks.values():
@@ -191,7 +213,7 @@ class QueuePass:
         return found
 
     def outlook_for(self, turn: Turn, request: StartRequest) -> Outlook:
-        """Return the same as a run sees it that tolerates taints."""
+        """Return the outlook for a request; a run that tolerates taints gets one of its own."""
         flavor, gpus, tolerations = (
             request.placement.flavor,
             request.placement.pod_gpus,
@@ -206,12 +228,12 @@ class QueuePass:
             return found
 
     def forget_all(self) -> None:
-        """More has changed than could be named."""
+        """Drop all that was computed, because the changes are not known in detail."""
         self.supply.forget_all()
         self._outlooks.clear()
 
     def leases_changed(self, nodes: Iterable[str]) -> None:
-        """Look again at nodes on which leases began or ended in this walk."""
+        """Recompute these nodes, on which leases began or ended in this walk."""
         self.supply.forget(nodes)
         for known in self._outlooks.values():
             for name in nodes:
@@ -219,29 +241,36 @@ class QueuePass:
 
 
 def _about(number: int) -> int:
-    """The number itself, or of a far one the next lower quarter of a power of two."""
+    """Return the number if it is below 16, otherwise rounded down to its three leading bits.
+
+    Example: 15 -> 15, 19 -> 16, 21 -> 20, 1000 -> 896.
+    """
     return number if number < _EXACT else number >> (step := number.bit_length() - 3) << step
 
 
-def _state(turn: Turn) -> _State:
-    """The same as long as nothing was started, ended or entered in this turn."""
+def _state_key(turn: Turn) -> _StateKey:
+    """Return a value that changes whenever a lease or an entry of the calendar changes."""
     return turn.opened, turn.released, turn.calendar.changes
 
 
-def _let_go(turn: Turn) -> _State:
-    """The same as long as nothing became free."""
+def _freed_key(turn: Turn) -> _StateKey:
+    """Return a value that changes whenever GPUs or money may have become free."""
     return turn.released, turn.calendar.releases
 
 
-def _has_no_past(turn: Turn, run: Run) -> bool:
+def _is_unstarted_gang(turn: Turn, run: Run) -> bool:
+    """Return whether the run is no sweep and never had a lease."""
     return run.uid not in turn.world.books and run.spec.gang is Gang.RUN
 
 
 def is_plain(turn: Turn, run: Run) -> bool:
-    """Whether it waits for its first start, whole, without a reservation."""
+    """Return whether the run waits for its first start, as a whole, without a reservation.
+
+    Such a run has nothing that could make its answer differ from that of an equal run.
+    """
     world, uid = turn.world, run.uid
     return (
-        _has_no_past(turn, run)
+        _is_unstarted_gang(turn, run)
         and not (run.spec.stop or run.deleting)
         and uid not in turn.quarantined
         and uid not in world.memory.blocked_binds

@@ -1,4 +1,4 @@
-"""What a waiting run asks for now: which groups, under which attempt numbers."""
+"""Requests of waiting runs: which groups may start now, where, and with which attempt numbers."""
 
 from collections.abc import Sequence
 
@@ -69,7 +69,7 @@ def groups_short_of_minimum(
     book = world.books.get(run.uid)
     for key in book.units if book else ():
         if needed <= 0:
-            break  # usually at once; the rest of a large sweep is not looked at
+            break  # usually at once; a sweep may have many groups
         needed -= where_is(world, run, key).standing is Standing.LIVE
     return waiting[: max(0, needed)]
 

@@ -11,7 +11,7 @@ _SETTLES = SECOND  # the longest delay
 
 
 def must_wait(turn: Turn) -> bool:
-    """Return whether preempting or passing waits for another turn, which is then requested."""
+    """Return whether the caller must not preempt or grow yet; if so, request another turn."""
     is_new = turn.world.memory.moving_for(turn.now) < _SETTLES
     waits = is_new and is_in_motion(turn)
     turn.again = turn.again or waits

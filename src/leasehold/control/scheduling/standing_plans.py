@@ -1,10 +1,17 @@
-"""Plans stand (Q7): which waiting runs need no look in this walk.
+"""Standing plans (Q7): which waiting runs need not be considered in this walk.
 
-The verdict on a waiting run is kept with what it rests on: the nodes of its plan, the envelopes
-that were asked to pay, and the instant before which more room would be news. A walk asks
-`StandingPlans` for each run in order. The verdict stands unless something it rests on has changed,
-or something became free where the run could go before that instant. The answer is the same as that
-of considering every run, which a strict turn does besides, and compares.
+The verdict on a waiting run is kept together with what it depends on:
+
+- the nodes of its plan,
+- the envelopes that were asked to pay,
+- the instant `before` which more free GPUs could give the run a better plan.
+
+A walk asks `StandingPlans` for each run in order. The verdict stands unless a change concerns one
+of these. The result is the same as if every run were considered. A strict turn checks that: it
+considers every run and compares.
+
+Example: a run is planned on node n3 for 14:00. A lease ends on n7 at 12:00. If a whole group could
+run on n7's domain before 14:00, the run is considered again; otherwise its plan stands.
 """
 
 from msgspec.structs import replace
@@ -29,12 +36,12 @@ from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 Domain = tuple[str, str]  # flavor and domain
-Lines = tuple[tuple[Entry, ...], tuple[Claim, ...]]  # what a run has on the calendar
-_NOTHING: Lines = ((), ())
+Lines = tuple[tuple[Entry, ...], tuple[Claim, ...]]  # the entries and claims of one run
+_NO_LINES: Lines = ((), ())
 
 
 class StandingPlan:
-    """A verdict, and what it rests on."""
+    """The verdict on a run in an earlier walk, and everything that the verdict depends on."""
 
     __slots__ = (
         "before",
@@ -64,8 +71,16 @@ class StandingPlan:
         until: Instant,
         seen: int,
     ) -> None:
-        """`before`: more room at an earlier instant would be news; `NOW`: at present; None: no room
-        would be. From `until` on, time alone is a reason to consider the run again."""
+        """Keep the verdict on `run`.
+
+        `lines`: its entries and claims on the calendar.
+        `payers`: envelopes whose changes concern the run.
+        `locations`: where it may run.
+        `before`: GPUs that come free before this instant concern the run; `NOW`: only GPUs that
+        are free at present; None: no free GPUs concern it.
+        `until`: from then on the run must be considered even if nothing changed.
+        `seen`: the number of the newest change that the verdict takes into account.
+        """
         self.run = run
         self.verdict = verdict
         self.request = request
@@ -76,11 +91,11 @@ class StandingPlan:
         self.reservation = reservation
         self.before = before
         self.until = until
-        self.seen = seen  # the newest change that it stands beside
+        self.seen = seen
 
 
-class _Noted:
-    """Changes by what they are about, each with its number."""
+class _ChangeNumbers:
+    """The number of the newest change of each node, domain and envelope."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, int] = {}
@@ -88,32 +103,36 @@ class _Noted:
         self.payers: dict[EnvelopeKey, int] = {}
 
     def clear(self, up_to: int) -> None:
+        """Forget the changes with numbers up to `up_to`."""
         self.nodes = {key: number for key, number in self.nodes.items() if number > up_to}
         self.domains = {key: number for key, number in self.domains.items() if number > up_to}
         self.payers = {key: number for key, number in self.payers.items() if number > up_to}
 
 
 class StandingPlans:
-    """Kept from walk to walk. `begin` and `end` enclose a walk; one that is not ended has not
-    reached all runs, and what it noted is kept for those behind."""
+    """The verdicts that are kept from walk to walk, and the changes since.
+
+    A walk begins with `begin` and ends with `end`. A walk that breaks off is not ended: the runs
+    behind were not reached, so the changes that concern them are kept.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Uid, StandingPlan] = {}
-        self._lines: dict[Uid, Lines] = {}  # of each run, when it was last considered
-        self._of_leases = _Noted()  # concern every run
-        self._of_entries = _Noted()  # concern the runs behind in the same walk
+        self._lines: dict[Uid, Lines] = {}  # what each run had on the calendar when considered
+        self._lease_changes = _ChangeNumbers()  # concern all runs
+        self._entry_changes = _ChangeNumbers()  # concern only the runs behind, in the same walk
         self._possible: dict[Uid, Run] = {}  # runs that could start if nothing else ran (Q11)
-        self._number = 0
-        self._begun = 0
+        self._number = 0  # of the newest change
+        self._begun = 0  # the newest change when the walk began
         self._policy: Policy | None = None
         self._is_trusted = False
         self._edges: tuple[Instant, Instant] = (0, 0)  # no window opens or closes between
         self._turn: Turn
         self._passing: QueuePass
 
-    def begin(self, turn: Turn, passing: QueuePass) -> None:
-        """Take what has changed since the last walk."""
-        self._turn, self._passing = turn, passing
+    def begin(self, turn: Turn, walk: QueuePass) -> None:
+        """Begin a walk: note what has changed since the last one."""
+        self._turn, self._passing = turn, walk
         world = turn.world
         is_other = (self._policy, self._is_trusted) != (world.policy, turn.time_trusted)
         if is_other or not self._edges[0] <= turn.now < self._edges[1]:
@@ -121,8 +140,8 @@ class StandingPlans:
             self._policy, self._is_trusted = world.policy, turn.time_trusted
             self._edges = turn.now, _next_edge(world, turn.now)
         self.catch_up()
-        passing.catch_up = self.catch_up_in_walk
-        passing.possible = self._possible
+        walk.catch_up = self.catch_up_in_walk
+        walk.possible = self._possible
         self._begun = self._number
         gone = [uid for uid in self._lines if uid not in world.work.pending]
         for uid in gone:
@@ -133,11 +152,12 @@ class StandingPlans:
             self._compare_lines(uid)
 
     def end(self) -> None:
-        self._of_entries.clear(self._number)
-        self._of_leases.clear(self._begun)
+        """End a walk that has reached every run: forget the changes that all runs have seen."""
+        self._entry_changes.clear(self._number)
+        self._lease_changes.clear(self._begun)
 
     def catch_up(self) -> None:
-        """Take what has changed in the World, also in this very walk."""
+        """Note what has changed in the World, including changes by this walk."""
         world = self._turn.world
         changes = world.journal.take(self._turn.now)
         if changes.is_all:
@@ -149,29 +169,31 @@ class StandingPlans:
             self._passing.leases_changed(changes.nodes)
 
     def catch_up_in_walk(self) -> None:
+        """Note what has changed in the World during a walk, if anything has."""
         if not self._turn.world.journal.is_empty:
             self.catch_up()
 
     def _note(self, changes: Changes) -> None:
+        """Number the changes of nodes and payers; they concern every run."""
         self._number += 1
-        table, number = self._of_leases, self._number
+        table, number = self._lease_changes, self._number
         table.nodes.update(dict.fromkeys(changes.nodes, number))
         table.payers.update(dict.fromkeys(changes.payers, number))
         for name in changes.nodes:
             self._note_domain(table, name)
 
-    def _note_domain(self, table: _Noted, name: str) -> None:
+    def _note_domain(self, table: _ChangeNumbers, name: str) -> None:
         state = self._turn.world.fleet.nodes.get(name)
         if state is not None:
             table.domains[(state.node.flavor, state.node.domain)] = self._number
 
     def _note_lines(self, lines: Lines) -> None:
-        """Note entries that came or went."""
+        """Note that these entries and claims were added or removed."""
         entries, claims = lines
         if not entries and not claims:
             return
         self._number += 1
-        table = self._of_entries
+        table = self._entry_changes
         for entry in entries:
             table.nodes[entry.node] = self._number
             self._note_domain(table, entry.node)
@@ -179,13 +201,13 @@ class StandingPlans:
             table.payers[claim.payer] = self._number
 
     def _compare_lines(self, uid: Uid) -> Lines:
-        """Note how the entries of a run differ from those that it had when last considered."""
+        """Note and return what a run has on the calendar, if that differs from the last time."""
         lines = self._turn.calendar.lines_of(uid)
-        before = self._lines.get(uid, _NOTHING)
+        before = self._lines.get(uid, _NO_LINES)
         if lines != before:
             self._note_lines(before)
             self._note_lines(lines)
-        if lines == _NOTHING:
+        if lines == _NO_LINES:
             self._lines.pop(uid, None)
         else:
             self._lines[uid] = lines
@@ -194,7 +216,7 @@ class StandingPlans:
     # One run after the other.
 
     def of(self, run: Run) -> StandingPlan | None:
-        """Return what stands of a run; None if it must be considered."""
+        """Return the standing plan of a run; None if the run must be considered."""
         self.catch_up_in_walk()
         known = self._known.get(run.uid)
         if known is None:
@@ -206,6 +228,7 @@ class StandingPlans:
         return None
 
     def _stands(self, run: Run, known: StandingPlan) -> bool:
+        """Return whether nothing that the verdict depends on has changed."""
         turn = self._turn
         return (
             known.run is run
@@ -215,19 +238,20 @@ class StandingPlans:
             and (
                 known.seen == self._number
                 or not (
-                    self._concerns(known, self._of_leases)
-                    or self._concerns(known, self._of_entries)
+                    self._concerns(known, self._lease_changes)
+                    or self._concerns(known, self._entry_changes)
                 )
             )
             and self._has_its_place(run, known.verdict)
         )
 
     def _has_its_place(self, run: Run, verdict: Planned | InQueue) -> bool:
-        """Return whether it is still among the runs that are planned, or behind them (Q9)."""
+        """Return whether the run is still on the same side of the depth: planned or not (Q9)."""
         is_full = self._passing.is_full(run, verdict.refused)
         return is_full == isinstance(verdict, InQueue)
 
-    def _concerns(self, known: StandingPlan, table: _Noted) -> bool:
+    def _concerns(self, known: StandingPlan, table: _ChangeNumbers) -> bool:
+        """Return whether a change that the verdict has not seen concerns the run."""
         seen = known.seen
         for payer, number in table.payers.items():
             if number > seen and payer in known.payers:
@@ -242,7 +266,11 @@ class StandingPlans:
         )
 
     def _might_have_room(self, known: StandingPlan, domain: Domain) -> bool:
-        """Return whether some of the run would fit in a domain before its time."""
+        """Return whether one group of the run (or all of it) might fit in a domain before
+        `known.before`.
+
+        The cheap question comes first: whether it would fit if the calendar were empty.
+        """
         pool = self._turn.world.fleet.pools[domain]
         placement = known.request.placement
         selected = placement.selector.domain
@@ -263,8 +291,10 @@ class StandingPlans:
         return len(times) >= needed and times[needed - 1] < before
 
     def note(self, run: Run, verdict: Verdict | None) -> None:
-        """Keep the verdict on a run that was considered, if it can stand. None: it has started, or
-        nothing of it waits."""
+        """Keep the verdict on a run that was considered, if it can stand.
+
+        `verdict`: None if no part of the run waits.
+        """
         lines = self._compare_lines(run.uid)
         if not isinstance(verdict, Planned | InQueue) or not _can_stand(self._turn.world, run):
             return
@@ -288,7 +318,7 @@ class StandingPlans:
 
 
 def assert_same(run: Run, stands: StandingPlan, verdict: Verdict | None) -> None:
-    """Raise AssertionError if a run that was considered besides has another plan than stands."""
+    """Raise AssertionError if considering the run gave another verdict than the standing one."""
     kept = stands.verdict
     is_same = (
         type(verdict) is type(kept)
@@ -301,13 +331,16 @@ def assert_same(run: Run, stands: StandingPlan, verdict: Verdict | None) -> None
 
 
 def _essence(plan: Plan | None) -> Plan | None:
-    """What a plan says, and not how it was found."""
+    """Return the plan without the details of how it was found, for comparison."""
     return plan and replace(plan, known=None, preview=None, asked=frozenset())
 
 
 def _can_stand(world: World, run: Run) -> bool:
-    """Whether it waits for its first start, whole, and asks for nothing that is looked for in
-    another way."""
+    """Return whether verdicts on the run may be kept.
+
+    It must wait for its first start as a whole. Runs that are opportunistic, stopped, or tolerate
+    taints are always considered: free GPUs are counted in another way for them.
+    """
     spec = run.spec
     return (
         spec.gang is Gang.RUN
@@ -322,8 +355,11 @@ Footing = tuple[frozenset[EnvelopeKey], Instant | None, Instant]
 
 
 def _footing(turn: Turn, run: Run, verdict: Planned | InQueue) -> Footing | None:
-    """Return the payers that a verdict rests on, and its `before` and `until`; None if time alone
-    may change it."""
+    """Return the payers that a verdict depends on, its `before` and its `until`.
+
+    Returns None if the verdict may change just because time passes: an announced start, a start
+    that depends on the clock, or payers whose GPU-hours are nearly used up.
+    """
     world, refused = turn.world, verdict.refused
     asked = refused.payers_asked
     before: Instant | None
@@ -343,7 +379,7 @@ def _footing(turn: Turn, run: Run, verdict: Planned | InQueue) -> Footing | None
         elif plan.places or plan.money:
             return None
         elif plan.starts != since + max(policy.patience, policy.activation_lead):
-            return None  # its time is that of a known start that is too far away (Q4)
+            return None  # T0 follows from a known start that is too far away (Q4)
         else:
             before, until = FOREVER, plan.starts - policy.activation_lead
     asked.update(each.key for each in world.tree.envelopes((run.spec.owner,), run.spec.flavor))
@@ -357,7 +393,7 @@ def _footing(turn: Turn, run: Run, verdict: Planned | InQueue) -> Footing | None
     ):
         return None
     until = min(until, turn.now + world.policy.reservation_max_wait)
-    if request.span is not None:  # a plan ahead comes near: its money is missing from then on
+    if request.span is not None:  # as a plan ahead comes nearer, its money stops being free
         for start in {claim.start for key in payers for claim in turn.calendar.claims_on(key)}:
             for at in (start - request.in_the_way, start - request.span):
                 until = min(until, at) if at > turn.now else until

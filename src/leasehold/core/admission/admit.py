@@ -1,7 +1,8 @@
-"""admit: cover and pack together; returns the first plan that is both funded and placed (P4).
+"""admit: find payers and places together; the first plan that has both is returned (P4).
 
-Tries one location for the whole run, in the order in which cover would pay; then, if groups may
-spread, group by group. Called for starts, grows and forecasts. Changes nothing.
+One location for the whole run is tried first, in the order of what its payers cost. Then, if the
+groups may spread, each group is placed alone. Called for starts, grows and forecasts. Changes
+nothing.
 """
 
 from collections.abc import Collection
@@ -52,33 +53,36 @@ def admit(
     now: Instant,
     gone: Collection[str] = (),
 ) -> Admitted | Refused:
-    """Return payers and places for the whole request, besides what the calendar keeps, or the
-    refusal.
+    """Return payers and places for the whole request, or the refusal.
 
-    `gone`: leases that the caller has already given back.
+    The run respects the calendar: plans of the runs ahead, and holds.
+    `gone`: leases whose GPUs the caller has already freed.
     """
     locations = locations_for(world, request.run.spec)
     if not locations:
         return no_such_flavor(request.placement)
     with world.what_if.opened():
         as_found_by(world, request, calendar, start=start, gone=gone)
-        answer: Admitted | Refused | None = _elsewhere(world, request, locations, start, now)
+        answer: Admitted | Refused | None = _without_rejecting_nodes(
+            world, request, locations, start, now
+        )
         funded: list[Location] = []
         if answer is None:
             request = _in_its_domain(world, request, locations, start=start, now=now)
             answer, funded = _admit(world, request, locations, start, now)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
-        return _held_or(world, request, funded, answer)
+        return _explain_lack_of_place(world, request, funded, answer)
     return answer
 
 
 def _in_its_domain(
     world: World, request: StartRequest, locations: list[Location], *, start: Instant, now: Instant
 ) -> StartRequest:
-    """Limit the first groups of a sweep that may not spread to one domain (G3).
+    """Return the request; for the first groups of a sweep that may not spread, limit it to one
+    domain (G3).
 
-    It is the paid domain in which most of the waiting groups fit; among equals the one left with
-    least. The caller must hold an open what-if.
+    Chosen is the domain with payers in which most of the waiting groups fit; among equals the one
+    with the fewest free GPUs. The caller must hold an open what-if.
     """
     placement = request.placement
     if request.run.spec.gang is not Gang.GROUP or placement.spread or placement.within:
@@ -117,26 +121,30 @@ def as_found_by(
     start: Instant,
     gone: Collection[str] = (),
 ) -> Overlay:
-    """Prepare fleet and accounts as a run that starts at `start` would find them.
+    """Put fleet and accounts into the state that a run which starts at `start` would find.
 
-    The caller must hold an open what-if. `gone`: leases that the caller has already given back.
+    `gone`: leases whose GPUs the caller has already freed.
+    The caller must hold an open what-if.
     """
-    # Tolerate taints first: GPUs that entries keep on those nodes are not free either.
+    # Tolerate taints first, so that GPUs that entries keep on tainted nodes are taken off as well.
     world.fleet.tolerate(request.run.spec.tolerations)
     end = min(FOREVER, start + request.in_the_way)
     uid = request.run.uid
-    return calendar.apply(world, uid, span=request.limit, start=start, end=end, gone=gone)
+    return calendar.apply(world, uid, limit=request.limit, start=start, end=end, gone=gone)
 
 
-def _elsewhere(
+def _without_rejecting_nodes(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Admit without the nodes that rejected a bind, wherever they are (P3); None if that fails."""
-    shunned = [name for name in request.placement.last if name in world.fleet.nodes]
-    if not shunned:
+    """Return a plan without the nodes that rejected a bind, wherever they are (P3), or None.
+
+    The caller must hold an open what-if.
+    """
+    rejecting = [name for name in request.placement.last if name in world.fleet.nodes]
+    if not rejecting:
         return None
     with world.what_if.opened():
-        for name in shunned:
+        for name in rejecting:
             world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
         request = _in_its_domain(world, request, locations, start=start, now=now)
         answer, _ = _admit(world, request, locations, start, now)
@@ -157,6 +165,7 @@ def owner_allowed(world: World, run: Run) -> Refused | None:
 
 
 def no_such_flavor(placement: PlacementRequest) -> Refused:
+    """Return the refusal of a run for which no location has a node of its flavor."""
     return Refused(
         reason=Refusal.NO_SUCH_FLAVOR,
         remedy=f"no node has {placement.flavor} where this run may go; "
@@ -166,14 +175,16 @@ def no_such_flavor(placement: PlacementRequest) -> Refused:
     )
 
 
-def _held_or(
+def _explain_lack_of_place(
     world: World, request: StartRequest, locations: list[Location], refused: Refused
 ) -> Refused:
+    """Return the refusal `HeldForReservation` if the run would fit without the calendar, otherwise
+    the refusal that it gets without the calendar."""
     with world.what_if.opened():
         world.fleet.tolerate(request.run.spec.tolerations)
         unheld = pack(world, request.placement, locations) if locations else refused
-    if isinstance(unheld, Refused):  # held GPUs are not what it lacks
-        return _as_asked(unheld, refused.trace, refused.elsewhere)
+    if isinstance(unheld, Refused):  # the run would not fit without the calendar either
+        return _with_trace(unheld, refused.trace, refused.elsewhere)
     return replace(held(request.placement, refused.trace), elsewhere=refused.elsewhere)
 
 
@@ -192,7 +203,10 @@ def held(placement: PlacementRequest, trace: tuple[CoverStep, ...]) -> Refused:
 def _admit(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> tuple[Admitted | Refused, list[Location]]:
-    """Return the answer, and the locations that have payers."""
+    """Return the plan or refusal, and the locations that have payers.
+
+    The caller must hold an open what-if.
+    """
     funded: list[tuple[Location, Covered]] = []
     refusals: list[Refused] = []
     for location, answer in _covers(world, request, locations, start, now):
@@ -201,10 +215,10 @@ def _admit(
         else:
             refusals.append(answer)
     paid = [location for location, _ in funded]
-    at_home = bool(request.placement.own_domains)
-    plan = _one_place(world, _at_home(request) if at_home else request, funded)
-    apart = at_home or (len(locations) > 1 and len(request.placement.groups) > 1)
-    if plan is None and request.placement.spread and apart:
+    has_own_domains = bool(request.placement.own_domains)
+    plan = _in_one_location(world, _in_own_domains(request) if has_own_domains else request, funded)
+    may_split = has_own_domains or (len(locations) > 1 and len(request.placement.groups) > 1)
+    if plan is None and request.placement.spread and may_split:
         plan = _group_by_group(world, request, locations, start, now)
     if plan is not None:
         return plan, paid
@@ -214,11 +228,11 @@ def _admit(
     assert isinstance(short, Refused)
     trace = sorted(funded, key=preference)[0][1].trace
     asked = {step.envelope for each in refusals for step in each.trace}
-    return _as_asked(short, trace, tuple(sorted(asked))), paid
+    return _with_trace(short, trace, tuple(sorted(asked))), paid
 
 
-def _at_home(request: StartRequest) -> StartRequest:
-    """Return the request limited to one of the domains that the run already uses."""
+def _in_own_domains(request: StartRequest) -> StartRequest:
+    """Return the request limited to one of the domains that the run already uses (P2)."""
     placement = request.placement
     home = tuple(
         each for each in placement.own_domains if not placement.within or each in placement.within
@@ -251,18 +265,22 @@ def _covers(
     return found
 
 
-def _as_asked(
+def _with_trace(
     refused: Refused, trace: tuple[CoverStep, ...], elsewhere: tuple[EnvelopeKey, ...]
 ) -> Refused:
+    """Return the refusal with the search for payers that was made for it."""
     helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
     return replace(refused, trace=trace, time_may_help=helps, elsewhere=elsewhere)
 
 
-def _one_place(
+def _in_one_location(
     world: World, request: StartRequest, funded: list[tuple[Location, Covered]]
 ) -> Admitted | None:
-    """Return a plan for everything at one location: the best-paid one, among equals with least
-    left over."""
+    """Return a plan with all groups in one location, or None (P4).
+
+    Chosen is the location with the least borrowed, then least shared money; among equals the one
+    with the fewest free GPUs left.
+    """
     ranked = sorted(funded, key=preference)
     first = ranked[0][1].trace if ranked else ()
     while ranked:
@@ -278,8 +296,10 @@ def _one_place(
 def _among_equals(
     world: World, request: StartRequest, equals: list[tuple[Location, Covered]]
 ) -> Admitted | None:
+    """Return a plan in one of these locations, which cost the same: one domain before several,
+    then the fewest free GPUs left, then the name (P4)."""
     covers = dict(equals)
-    # The usual case: one domain that holds all leaves less over than a spread.
+    # The usual case: one domain holds all groups.
     packed = pack_in_one_domain(world, request.placement, [location for location, _ in equals])
     if packed is not None:
         node = world.fleet.nodes[packed.places[0].node].node
@@ -300,21 +320,25 @@ def _among_equals(
 def _group_by_group(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Place each group at the best-paid location, on top of the groups before it.
+    """Place the groups one after the other, each in its best location; None if not all fit (P4).
 
-    Domains that the run already uses come before all others. If some group finds no place, groups
-    before it make way: each takes the best place that leaves one for the others.
+    Domains that the run already uses come before all others. If a group finds no place, a search
+    follows: each group gets the best place that leaves places for the groups after it.
+
+    Example: envelope A pays for one group anywhere, envelope E for one group in east. East and
+    west have GPUs for one group each. If A pays for group 0 in east, group 1 finds no payer in
+    west. The search puts group 0 in west, where A pays, and group 1 in east, where E pays.
     """
-    seating = _GroupPlacement(world, request, locations, start=start, now=now)
+    placing = _GroupPlacement(world, request, locations, start=start, now=now)
     with world.what_if.opened():
-        found = seating.seat_all()
+        found = placing.place_all_greedily()
     if (
         found is None
         and len(locations) > 1
-        and fits(world, _anywhere(request.placement), locations)
+        and fits(world, _in_any_domain(request.placement), locations)
     ):
         with world.what_if.opened():
-            found = seating.seat_all_somehow()
+            found = placing.place_all_by_search()
     if found is None:
         return None
     parts: dict[Location, list[Covered]] = {}
@@ -325,12 +349,15 @@ def _group_by_group(
     return Admitted(covered=covered_by, packed=Packed(places=places))
 
 
-_Seat = tuple[Location, Covered, Packed]  # of one group
-_SEATS_TRIED_MAX = 256  # bound on the search for places of all groups
+_GroupPlace = tuple[Location, Covered, Packed]  # location, payers and places of one group
+_PLACES_TRIED_MAX = 256  # limit of the search
 
 
 class _GroupPlacement:
-    """Places groups one after the other. The caller must hold an open what-if."""
+    """Places the groups of a run one after the other.
+
+    The caller must hold an open what-if.
+    """
 
     def __init__(
         self,
@@ -345,53 +372,57 @@ class _GroupPlacement:
         self._locations = locations
         self._start, self._now = start, now
         self._borrowed = request.borrowed_already
-        self._left = _SEATS_TRIED_MAX
-        # counts of groups per location from which no solution was found
-        self._in_vain: set[tuple[int, ...]] = set()
+        self._tries_left = _PLACES_TRIED_MAX
+        # numbers of groups placed in each location from which the other groups found no place
+        self._dead_ends: set[tuple[int, ...]] = set()
 
-    def seat_all(self) -> list[_Seat] | None:
-        """Give each group its best place; None if some group finds none."""
-        found: list[_Seat] = []
+    def place_all_greedily(self) -> list[_GroupPlace] | None:
+        """Give each group its best place and return the places; None if a group finds none."""
+        found: list[_GroupPlace] = []
         for group in self._request.placement.groups:
-            seat = self._best(group, self._locations)
-            if seat is None:
+            chosen = self._best(group, self._locations)
+            if chosen is None:
                 self._borrowed = self._request.borrowed_already
                 return None
-            self._sit_down(seat)
-            found.append(seat)
+            self._occupy(chosen)
+            found.append(chosen)
         return found
 
-    def seat_all_somehow(self) -> list[_Seat] | None:
-        """Give each group the best place that leaves one for the groups after it; None if there
-        is none."""
-        return self._seat_the_rest([])
+    def place_all_by_search(self) -> list[_GroupPlace] | None:
+        """Give each group the best place that leaves places for the groups after it.
 
-    def _seat_the_rest(self, before: list[_Seat]) -> list[_Seat] | None:
+        Returns the places, or None if none were found within the limit.
+        """
+        return self._place_rest([])
+
+    def _place_rest(self, before: list[_GroupPlace]) -> list[_GroupPlace] | None:
+        """Place the groups after `before`, trying other locations where that fails."""
         groups = self._request.placement.groups
         if len(before) == len(groups):
             return before
-        counts = tuple(sum(seat[0] == each for seat in before) for each in self._locations)
-        if counts in self._in_vain or self._left <= 0:
+        counts = tuple(sum(chosen[0] == each for chosen in before) for each in self._locations)
+        if counts in self._dead_ends or self._tries_left <= 0:
             return None
         others = list(self._locations)
         while others:
-            self._left -= 1
-            seat = self._best(groups[len(before)], others)
-            if seat is None:
+            self._tries_left -= 1
+            chosen = self._best(groups[len(before)], others)
+            if chosen is None:
                 break
             borrowed = self._borrowed
             with self._world.what_if.opened() as trial:
-                self._sit_down(seat)
-                found = self._seat_the_rest([*before, seat])
+                self._occupy(chosen)
+                found = self._place_rest([*before, chosen])
                 if found is not None:
                     trial.keep()
                     return found
             self._borrowed = borrowed
-            others.remove(seat[0])
-        self._in_vain.add(counts)
+            others.remove(chosen[0])
+        self._dead_ends.add(counts)
         return None
 
-    def _best(self, group: int, locations: list[Location]) -> _Seat | None:
+    def _best(self, group: int, locations: list[Location]) -> _GroupPlace | None:
+        """Return the best place for a group beside those placed so far, or None."""
         return _one_group(
             self._world,
             self._request,
@@ -402,15 +433,17 @@ class _GroupPlacement:
             borrowed=self._borrowed,
         )
 
-    def _sit_down(self, seat: _Seat) -> None:
+    def _occupy(self, chosen: _GroupPlace) -> None:
+        """Take the GPUs and the money of a group's place in the what-if."""
         world, request = self._world, self._request
-        claims = claim_on_top(world, request, seat[1], start=self._start)
+        claims = claim_on_top(world, request, chosen[1], start=self._start)
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)
-        for pod in seat[2].places:
+        for pod in chosen[2].places:
             world.fleet.plan_pod(pod.node, shape_of(request.placement))
 
 
-def _anywhere(placement: PlacementRequest) -> PlacementRequest:
+def _in_any_domain(placement: PlacementRequest) -> PlacementRequest:
+    """Return the request without a preference for the domains that the run already uses."""
     return replace(placement, own_domains=())
 
 
@@ -424,6 +457,10 @@ def _one_group(
     now: Instant,
     borrowed: int,
 ) -> tuple[Location, Covered, Packed] | None:
+    """Return the best location, payers and places for one group, or None.
+
+    `borrowed`: GPUs that the run borrows already, with the groups before this one.
+    """
     single = replace(request.placement, groups=(group,))
     alone = StartRequest(run=request.run, placement=single, span=request.span)
     funded = []
@@ -432,10 +469,10 @@ def _one_group(
         covered = cover(world, ask, now=now)
         if isinstance(covered, Covered):
             funded.append((location, covered))
-    found = _one_place(world, _at_home(alone), funded) if single.own_domains else None
+    found = _in_one_location(world, _in_own_domains(alone), funded) if single.own_domains else None
     if found is None:
-        away = replace(alone, placement=_anywhere(single))
-        found = _one_place(world, away, funded)
+        away = replace(alone, placement=_in_any_domain(single))
+        found = _in_one_location(world, away, funded)
     if found is None:
         return None
     location, covered = found.covered[0]

@@ -1,15 +1,15 @@
 """fill: place an opportunistic run on other runs' spares if free GPUs are not enough (F1).
 
-The filler's payer pays for the use; the spare's payer goes on paying for the right to fail over.
-Some pods may use free GPUs and others spares, but one pod never mixes them. Called in a what-if
-that already respects the plans ahead.
+The filler's payer pays for the use; the spare's payer continues to pay for keeping the slots. Some
+pods may use free GPUs and others spares, but one pod never mixes them. A *seat* is the slots of one
+pod on a node's spares.
 """
 
 from leasehold.core.calendar.entries import Calendar
 from leasehold.core.facts import Lease, Location, Role
 from leasehold.core.funding.claims import funding_request_for, preference
 from leasehold.core.funding.cover import cover
-from leasehold.core.placement.drain import is_spoken_for
+from leasehold.core.placement.drain import will_be_taken_over
 from leasehold.core.placement.pack import best_node, candidate_pools, pods_room, shape_of
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import FOREVER, Instant
@@ -22,10 +22,11 @@ from leasehold.core.world.world import World
 def fill(
     world: World, request: StartRequest, calendar: Calendar, *, now: Instant
 ) -> Admitted | Refused:
-    """Return a place for the whole run in one location, or why there is none.
+    """Return payers and places for the whole run in one location, or why there are none.
 
     Chooses the location with the least borrowed money, then least shared, then by name. A filler
     has no spares of its own.
+    The caller must hold an open what-if in which the calendar is respected.
     """
     refused: Refused | None = None
     found: list[Admitted] = []
@@ -54,7 +55,7 @@ def fill(
 
 
 class _Seats:
-    """Places for pods of one run, on free GPUs and on spares."""
+    """Places the pods of one run on free GPUs and on spares."""
 
     def __init__(
         self, world: World, request: StartRequest, calendar: Calendar, *, now: Instant
@@ -64,9 +65,11 @@ class _Seats:
         self._calendar = calendar
         self._now, self._until = now, min(FOREVER, now + request.in_the_way)
         self._shape = shape_of(request.placement)
-        self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # node -> slots of one pod each
+        self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # node -> seats left
 
     def deal_all(self, location: Location) -> list[PodPlace] | None:
+        """Return places for all groups in a location, or None: in one domain if possible,
+        otherwise group by group."""
         placement = self._request.placement
         pools = candidate_pools(self._world.fleet, placement, [location])
         self._on_spares = {
@@ -107,6 +110,7 @@ class _Seats:
         return None
 
     def _room(self, pool: Pool) -> int:
+        """Return how many pods fit in a domain, on free GPUs and on spares."""
         on_spares = sum(len(self._on_spares.get(name, ())) for name in pool.nodes)
         return pods_room(self._world.fleet, pool, self._shape) + on_spares
 
@@ -138,6 +142,7 @@ class _Seats:
         return pods
 
     def _seat_in(self, pool: Pool) -> tuple[str, tuple[int, ...]] | None:
+        """Take a seat from the node with the fewest seats left, or return None."""
         seats = self._on_spares
         names = [name for name in pool.nodes if seats.get(name)]
         if not names:
@@ -167,15 +172,16 @@ class _Seats:
         return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
     def _is_counted_on(self, name: str) -> bool:
-        span = self._request.limit
+        """Return whether an entry needs the node while the filler would run there (F2)."""
+        limit = self._request.limit
         return any(
             self._now < entry.end and entry.start < self._until
-            for entry in self._calendar.entries_on(name, self._request.run.uid, span)
+            for entry in self._calendar.entries_on(name, self._request.run.uid, limit)
         )
 
     def _is_needed(self, spare: Lease) -> bool:
-        """Return whether the spare is ending or a lost pod will take it over."""
-        return spare.ending is not None or is_spoken_for(self._world, spare)
+        """Return whether the spare is ending, or a pod will take it over."""
+        return spare.ending is not None or will_be_taken_over(self._world, spare)
 
     def _room_beside(self, state: NodeState) -> int:
         """Return how many pods fit by CPU, memory and pod count. The spare's own share stays

@@ -1,8 +1,9 @@
-"""forecast — when a run will start: the first known instant at which it is funded and placed.
+"""forecast: find the first known instant at which a run has payers and fits (Q4).
 
-Walks the known future (windows that open, leases whose end is known, planned runs ahead). An
-`Outlook` names the instants at which all groups may have room, so that the dear question, cover and
-pack on the fleet as it will be then, is asked only there, in a what-if.
+The known future consists of windows that open, leases with a known end, and entries of the
+calendar. Payers and places at a future instant are expensive to find: the fleet of that instant is
+built in a what-if. So an `Outlook` names the instants at which all groups may fit, and only those
+are tried, together with the instants at which money may come free.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +15,7 @@ from leasehold.core.admission.admit import admit
 from leasehold.core.calendar.entries import Calendar
 from leasehold.core.calendar.outlook import Outlook, leases_ended_by
 from leasehold.core.facts import EnvelopeKey, Location, Record
-from leasehold.core.funding.funded import nobody_pays
+from leasehold.core.funding.funded import why_unpaid
 from leasehold.core.funding.hours import has_ample_hours
 from leasehold.core.placement.pack import candidate_pools
 from leasehold.core.requests import StartRequest
@@ -25,16 +26,16 @@ from leasehold.core.world.world import World
 
 
 class KnownStart(Record):
-    """A start that is known: when, and the plan."""
+    """The first instant at which a run fits, with its payers and places then."""
 
     at: Instant
     plan: Admitted
-    window_aligned: bool
-    releases: tuple[tuple[Instant, str], ...]  # leases of its nodes that end before it
+    window_aligned: bool  # the window of a paying envelope opens at `at`
+    releases: tuple[tuple[Instant, str], ...]  # (end, lease) on its nodes, until `at`
 
 
 class Forecast(Record):
-    """`asked`: the envelopes that were asked to pay at all instants tried."""
+    """A known start, or None, and the envelopes that were asked to pay at the instants tried."""
 
     known: KnownStart | None
     asked: frozenset[EnvelopeKey] = frozenset()
@@ -51,8 +52,10 @@ def forecast(
     not_before: Instant = 0,
     not_after: Instant = FOREVER,
 ) -> Forecast:
-    """Return the first instant after `now` at which cover and pack both succeed, if one is known.
-    Only instants in [`not_before`, `not_after`) are tried."""
+    """Return the first instant after `now` at which the run has payers and fits, if one is known.
+
+    `refused`: why it cannot start now. Only instants in [`not_before`, `not_after`) are tried.
+    """
     seen = outlook.pods_for(request.run.uid, request.in_the_way, request.limit)
     least = _pods_at_once(request)
     pods = {
@@ -62,26 +65,27 @@ def forecast(
     }
     fleeting: set[str] = set()
     if request.span is not None:
-        # Room for a run with a limit comes and goes: before a planned start, and after its end.
+        # A run with a limit may fit before a planned start and again after its end. In domains
+        # without entries, GPUs that came free stay free.
         fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
-    room = _room(request, pods, fleeting)
+    room = _instants_with_room(request, pods, fleeting)
     first = next(room, None)
     if first is None:
         return Forecast(known=None)
-    others = _Others(world, request, calendar, outlook=outlook, first=first, now=now)
-    others.wait_for(refused)
+    others = _OtherInstants(world, request, calendar, outlook=outlook, first=first, now=now)
+    others.watch_payers(refused)
     lacks_money = refused.reason.is_about_money
     last = max(now, not_before - 1)
-    for at in others.between(chain((first,), room)):
+    for at in others.merged_with(chain((first,), room)):
         if at >= not_after:
             break
         if at <= last:
             continue
         last = at
         world.steps.take()
-        unpaid = nobody_pays(world, request, calendar, at=at, now=now) if lacks_money else None
+        unpaid = why_unpaid(world, request, calendar, at=at, now=now) if lacks_money else None
         if unpaid is not None:
-            others.wait_for(unpaid)
+            others.watch_payers(unpaid)
             continue
         with world.what_if.opened():
             ended = _ended(world, request, pods, at, now)
@@ -90,7 +94,7 @@ def forecast(
             plan = admit(world, request, calendar, start=at, now=now, gone=frozenset(ended))
         if isinstance(plan, Admitted):
             return Forecast(known=_known(world, at, plan, now), asked=others.asked)
-        others.wait_for(plan)
+        others.watch_payers(plan)
         lacks_money = plan.reason.is_about_money
     return Forecast(known=None, asked=others.asked)
 
@@ -105,24 +109,28 @@ def is_ever_paid(
     rooms: Mapping[Location, int],
     returned: Collection[str] = (),
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
-    """Return whether it has payers now or at an instant that is known, wherever there is room, and
-    the envelopes that were asked. `returned`: leases whose money comes back."""
-    others = _Others(world, request, calendar, outlook=outlook, first=now, now=now)
+    """Return whether the run has payers now or at a known instant, and the envelopes asked.
+
+    Places do not matter. `rooms`: location -> number of groups it could hold if it were empty.
+    `returned`: leases whose money comes back.
+    """
+    others = _OtherInstants(world, request, calendar, outlook=outlook, first=now, now=now)
     last = now - 1
-    for at in chain((now,), others.between(iter(()))):
+    for at in chain((now,), others.merged_with(iter(()))):
         if not last < at < FOREVER:
             continue
         last = at
-        unpaid = nobody_pays(
+        unpaid = why_unpaid(
             world, request, calendar, at=at, now=now, rooms=rooms, returned=returned
         )
         if unpaid is None:
             return True, others.asked
-        others.wait_for(unpaid)
+        others.watch_payers(unpaid)
     return False, others.asked
 
 
 def _domains(world: World, request: StartRequest) -> list[str]:
+    """Return the domains that the run may use."""
     pools = candidate_pools(world.fleet, request.placement, locations_for(world, request.run.spec))
     return [pool.domain for pool in pools]
 
@@ -133,18 +141,24 @@ def _pods_at_once(request: StartRequest) -> int:
     return (placement.pods + placement.spares) * (1 if placement.spread else len(placement.groups))
 
 
-def _room(
+def _instants_with_room(
     request: StartRequest, pods: dict[str, list[Instant]], fleeting: set[str]
 ) -> Iterator[Instant]:
-    """Yield the instants at which the run may have room, in order. Where room is `fleeting` there
-    may be less of it than was counted, until more comes."""
+    """Yield the instants at which the run may fit, in order.
+
+    `pods`: domain -> sorted instants from which one more pod fits.
+    `fleeting`: domains in which GPUs may be taken again. There, fewer pods may fit at an instant
+    than were counted, so each later instant is tried, too.
+
+    Example: 2 groups of 2 pods that may spread, domain a [NOW, NOW, 5, 9], domain b [3, 4]. The
+    groups' instants are NOW (a), 4 (b) and 9 (a); both groups fit from the second one on, i.e. 4.
+    """
     placement, least, groups = (
         request.placement,
         _pods_at_once(request),
         len(request.placement.groups),
     )
-    # The first instant with room for n groups is the n-th of all groups' instants, if they may be
-    # in several domains. They are merged lazily: there may be tens of thousands, and the first few
+    # The instants are merged lazily, because there may be tens of thousands and the first few
     # decide.
     step = least if placement.spread else 1
     room: Iterator[Instant] = islice(
@@ -165,9 +179,9 @@ def _room(
 def _ended(
     world: World, request: StartRequest, pods: dict[str, list[Instant]], at: Instant, now: Instant
 ) -> list[str]:
-    """Leases that have ended by then, in those domains that then have room for a group.
+    """Return the leases that have ended by `at`, in domains in which a group fits then.
 
-    Domains without room are of no interest to pack, and there may be hundreds of them.
+    The other domains, perhaps hundreds, cannot hold the run and need not be looked at.
     """
     per_group = request.placement.pods + request.placement.spares
     nodes = [
@@ -180,7 +194,11 @@ def _ended(
 
 
 def _known(world: World, at: Instant, plan: Admitted, now: Instant) -> KnownStart:
-    """It is for the window if one that pays opens then; a stranger's is nothing to it."""
+    """Return the known start for a plan.
+
+    It is window-aligned if the window of a paying envelope opens at `at`; other envelopes do not
+    count.
+    """
     payers = {segment.envelope for _, covered in plan.covered for segment in covered.segments}
     aligned = any(world.envelopes[key].start == at for key in payers)
     nodes = sorted({each.node for each in plan.packed.places})
@@ -191,6 +209,7 @@ def _known(world: World, at: Instant, plan: Admitted, now: Instant) -> KnownStar
 
 
 def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
+    """Return when windows of this flavor open in future."""
     return {
         envelope.start
         for envelope in world.envelopes.values()
@@ -198,9 +217,12 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
     }
 
 
-class _Others:
-    """Instants at which something other than GPUs comes free, in order. More are added while they
-    are walked: an envelope that would pay today may have no money then, and the next is asked."""
+class _OtherInstants:
+    """The instants at which payers may be found: openings of windows, and money that comes free.
+
+    They are yielded in order. More are added meanwhile: an envelope that would pay today may have
+    no money at a later instant, and the next envelope in payer order is asked then.
+    """
 
     def __init__(
         self,
@@ -212,7 +234,7 @@ class _Others:
         first: Instant,
         now: Instant,
     ) -> None:
-        """`first`: no earlier instant is of interest."""
+        """Begin with the openings of windows. Instants before `first` are never yielded."""
         self._world, self._request, self._calendar = world, request, calendar
         self._outlook, self._first, self._now = outlook, first, now
         self._asked: set[EnvelopeKey] = set()
@@ -230,8 +252,8 @@ class _Others:
                 heappush(self._heap, (at, next(self._sources), instants))
                 return
 
-    def wait_for(self, refused: Refused) -> None:
-        """Add the instants at which the envelopes that were asked to pay may have money again."""
+    def watch_payers(self, refused: Refused) -> None:
+        """Add the instants at which envelopes that the refusal names may have money again."""
         payers = refused.payers_asked - self._asked
         if payers:
             self._asked |= payers
@@ -240,8 +262,11 @@ class _Others:
                 self._add_cheaper_hours(key)
 
     def _add_cheaper_hours(self, key: EnvelopeKey) -> None:
-        """Ends of entries at which GPU-hours cost less: less of the window is left, or less time
-        until a planned start, beyond which a run without a limit has to be paid for."""
+        """Add ends of leases and entries at which a start would need fewer GPU-hours (C5).
+
+        That is the case when less of the window is left, or, for a run without a limit, when a
+        planned start is nearer: such a run must be paid for up to the last planned start.
+        """
         world, span = self._world, self._request.span
         envelope = world.envelopes[key]
         if has_ample_hours(world, self._request, key, now=self._now):
@@ -270,14 +295,15 @@ class _Others:
         )
         return merge(*both)
 
-    def between(self, room: Iterator[Instant]) -> Iterator[Instant]:
-        """With those of `room`, all in order."""
+    def merged_with(self, room: Iterator[Instant]) -> Iterator[Instant]:
+        """Yield these instants and those of `room`, all in order."""
         for at in room:
             yield from self._up_to(at)
             yield at
         yield from self._up_to(FOREVER)
 
     def _up_to(self, end: Instant) -> Iterator[Instant]:
+        """Yield the instants before `end`."""
         while self._heap and self._heap[0][0] < end:
             at, source, instants = self._heap[0]
             following = next(instants, None)
@@ -291,7 +317,8 @@ class _Others:
 def _money_instants(
     world: World, calendar: Calendar, payers: set[EnvelopeKey], now: Instant
 ) -> set[Instant]:
-    """When these may have money again."""
+    """Return when these envelopes may have money again: their leases or claims end, or those of
+    other envelopes under the same aggregate cap."""
     payers = set(payers)
     for key in sorted(payers):
         for aggregate in world.aggregates.get(key, ()):

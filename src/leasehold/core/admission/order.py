@@ -1,6 +1,6 @@
-"""order: the order of the queue, by arrival and then by name (Q1).
+"""order: the order of the queue, by submission and then by name (Q1).
 
-The only definition of it. A requeued run keeps its place. Used by the queue, by grows and
+This is its only definition. A requeued run keeps its place. Used by the queue, by grows and
 preemption, and by the questions about the queue.
 """
 
@@ -17,6 +17,7 @@ def place_of(run: Run) -> tuple[Instant, int, str, str]:
 
 
 def is_ahead(run: Run, of: Run) -> bool:
+    """Return whether `run` is ahead of the run `of` in the queue."""
     return place_of(run) < place_of(of)
 
 

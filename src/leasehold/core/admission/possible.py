@@ -1,8 +1,8 @@
-"""ever: whether a run could start if nothing else ran (Q11).
+"""possible: decide whether a run could start if nothing else ran (Q11).
 
-Called for a refused run, before its start is planned: no ending lease helps if all nodes together
-could not hold it or all budgets not pay for it. Nodes count with their full size, whatever their
-state. Changes nothing.
+Called for a refused run before its start is planned. If all nodes together could not hold it, or
+all budgets could not pay for it, waiting does not help. Nodes count in full size, even if dead or
+cordoned. Changes nothing.
 """
 
 from copy import copy
@@ -75,8 +75,8 @@ def never_paid(
 def could_hold(world: World, request: StartRequest) -> dict[Location, int]:
     """Return location -> number of its groups that fit there if it is empty.
 
-    Only locations that could hold the whole run, or one group if the groups may be in several; all
-    locations if there are none.
+    Only locations are returned that could hold the whole run, or one group if the groups may be in
+    several locations. If there is no such location, all are returned.
     """
     placement, locations = request.placement, locations_for(world, request.run.spec)
     is_split = (placement.spread and len(locations) > 1) or request.run.spec.gang is Gang.GROUP
@@ -86,6 +86,7 @@ def could_hold(world: World, request: StartRequest) -> dict[Location, int]:
 
 
 def _groups_in(fleet: Fleet, placement: PlacementRequest, location: Location) -> int:
+    """Return how many groups fit in a location if it is empty."""
     pools = candidate_pools(fleet, placement, [location])
     rooms = [
         sum(count * _pods_on(size, placement) for size, count in pool.sizes.items())
@@ -96,6 +97,7 @@ def _groups_in(fleet: Fleet, placement: PlacementRequest, location: Location) ->
 
 
 def _pod_too_large(fleet: Fleet, placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
+    """Return the refusal if not even the largest node could hold one pod."""
     sizes = {size for pool in pools for size in pool.sizes}
     if any(_pods_on(size, placement) for size in sizes):
         return None
@@ -206,12 +208,14 @@ def _pods_on(size: Size, placement: PlacementRequest) -> int:
 
 
 def _with_most(fleet: Fleet, pools: list[Pool], what: Resource, amount: int) -> str:
+    """Return the first node by name that has this amount of the resource."""
     of = {"GPUs": "gpus", "CPU": "cpu_milli", "memory": "memory_bytes"}[what]
     names = (name for pool in pools for name in pool.nodes)
     return min(name for name in names if getattr(fleet.nodes[name].node, of) == amount)
 
 
 def _words(what: Resource, amount: int) -> str:
+    """Return an amount of a resource with its unit."""
     match what:
         case "GPUs":
             return plural(amount, "GPU")

@@ -1,8 +1,8 @@
-"""The calendar: GPUs and money that are spoken for but not leased.
+"""The calendar: GPUs and money that are planned or held, but not leased.
 
-Its entries are the holds of activations and the plans of waiting runs. A pass walks the queue in
-order and enters each plan as it is made, so a run respects the entries that it finds: those of the
-runs ahead, and all holds. Open leases and other people's pods are part of the World.
+Its entries are the holds of activations and the plans of waiting runs. The queue is walked in order
+and each plan is entered as it is made. So a run finds, and must respect, the plans of the runs
+ahead and all holds. Open leases and other people's pods are in the World, not here.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,17 +16,17 @@ from leasehold.core.world.world import World
 
 
 def uid_beside(uid: Uid, group: int) -> Uid:
-    """Whose plan it is if a group of a sweep is planned like a run of its own (G2)."""
+    """Return the uid under which a group of a sweep is planned like a run of its own (G2)."""
     return f"{uid}#{group}"
 
 
 def uid_of_run(uid: Uid) -> Uid:
-    """The run that an entry belongs to."""
+    """Return the run that an entry's uid belongs to: the inverse of `uid_beside`."""
     return uid.partition("#")[0]
 
 
 class Entry(Record):
-    """GPUs of one node, from `start` to `end`."""
+    """GPUs of one node that a run will use from `start` to `end`."""
 
     uid: Uid
     node: str
@@ -36,19 +36,21 @@ class Entry(Record):
 
 
 class Calendar:
-    """Entries by run, by node and by envelope."""
+    """All entries and claims of plans and holds, by run, by node and by envelope."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, list[Entry]] = {}
         self._of: dict[Uid, list[Entry]] = {}
-        self._beside: dict[Uid, dict[Uid, None]] = {}  # groups of a sweep that are planned alone
+        # sweep -> the uids of its groups that are planned alone (G2)
+        self._beside: dict[Uid, dict[Uid, None]] = {}
         self._claims_by_payer: dict[EnvelopeKey, list[Claim]] = {}
-        self._passable_by: dict[Uid, Millis] = {}  # runs with at most this limit may pass (Q10)
+        # run -> the longest limit of runs that may ignore its entries (Q10)
+        self._passable_by: dict[Uid, Millis] = {}
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
-        self.changed: dict[str, None] = {}  # nodes, since somebody last looked
-        self.changes = 0
-        self._ends: tuple[int, list[Instant]] = (-1, [])  # when entries end, as of `changes`
-        self.releases = 0  # those changes that leave others more than before
+        self.changed: dict[str, None] = {}  # changed nodes; the reader clears it
+        self.changes = 0  # number of changes
+        self._ends: tuple[int, list[Instant]] = (-1, [])  # `changes`, and the ends as of then
+        self.releases = 0  # number of changes that removed entries
 
     def enter(
         self,
@@ -58,7 +60,10 @@ class Calendar:
         *,
         passable_by: Millis | None = None,
     ) -> None:
-        """Add to what the run has here."""
+        """Add entries and claims of a run.
+
+        `passable_by`: runs with at most this limit may ignore the run's entries (Q10).
+        """
         self.changes += 1
         if (run := uid_of_run(uid)) != uid:
             self._beside.setdefault(run, {})[uid] = None
@@ -74,7 +79,7 @@ class Calendar:
             self._passable_by[uid] = passable_by
 
     def forget(self, uid: Uid) -> None:
-        """The run has started, or has no plan any more."""
+        """Remove all entries and claims of a run, because it started or lost its plan."""
         entries, claims = self._of.pop(uid, ()), self.claims.pop(uid, ())
         self._passable_by.pop(uid, None)
         for entry in entries:
@@ -94,7 +99,7 @@ class Calendar:
         return {uid for uid in {*self._of, *self.claims} if self.has(uid)}
 
     def only(self, uids: Iterable[Uid]) -> "Calendar":
-        """The entries of these runs, in the order of this calendar."""
+        """Return a calendar with the entries of these runs only, in the same order."""
         wanted, found = set(uids), Calendar()
         for uid in dict.fromkeys((*self._of, *self.claims)):
             if uid in wanted:
@@ -107,7 +112,7 @@ class Calendar:
         return found
 
     def lines_of(self, uid: Uid) -> tuple[tuple[Entry, ...], tuple[Claim, ...]]:
-        """Return all that a run has here, with the groups of a sweep that are planned alone."""
+        """Return all entries and claims of a run, and of its groups that are planned alone."""
         uids = (uid, *self._beside.get(uid, ()))
         entries = tuple(entry for each in uids for entry in self._of.get(each, ()))
         return entries, tuple(claim for each in uids for claim in self.claims.get(each, ()))
@@ -115,12 +120,15 @@ class Calendar:
     def entries_of(self, uid: Uid) -> tuple[Entry, ...]:
         return tuple(self._of.get(uid, ()))
 
-    def entries_on(self, node: str, but: Uid, span: Millis = FOREVER) -> list[Entry]:
-        """What a run of this span must respect on a node."""
+    def entries_on(self, node: str, uid: Uid, limit: Millis = FOREVER) -> list[Entry]:
+        """Return the entries on a node that the run `uid` with this limit must respect.
+
+        Not its own entries, nor those that a run with its limit may pass (Q10).
+        """
         return [
             entry
             for entry in self._by_node.get(node, ())
-            if entry.uid != but and span > self._passable_by.get(entry.uid, -1)
+            if entry.uid != uid and limit > self._passable_by.get(entry.uid, -1)
         ]
 
     def on_node(self, node: str) -> Sequence[Entry]:
@@ -128,12 +136,12 @@ class Calendar:
         return self._by_node.get(node, ())
 
     def nodes(self) -> list[str]:
-        """Nodes with an entry."""
+        """Return the names of nodes with an entry, sorted."""
         return sorted(name for name, entries in self._by_node.items() if entries)
 
     @property
     def ends(self) -> list[Instant]:
-        """Return the known ends of entries, in order."""
+        """Return the known ends of entries and claims, in order."""
         if self._ends[0] != self.changes:
             ends = {entry.end for entries in self._of.values() for entry in entries}
             ends.update(claim.end for claims in self.claims.values() for claim in claims)
@@ -141,44 +149,53 @@ class Calendar:
         return self._ends[1]
 
     def claims_on(self, payer: EnvelopeKey) -> Sequence[Claim]:
-        """Return all entries that an envelope pays for."""
+        """Return all claims on an envelope."""
         return self._claims_by_payer.get(payer, ())
 
     def last_start(self, payer: EnvelopeKey) -> Instant:
-        """When the last entry begins that this envelope pays for; 0 if there is none."""
+        """Return the start of the last claim on an envelope; 0 if there is none."""
         return max((claim.start for claim in self._claims_by_payer.get(payer, ())), default=0)
 
-    def respect(self, world: World, uid: Uid, span: Millis = FOREVER) -> None:
-        """Count the money of the entries that a run respects.
+    def respect(self, world: World, uid: Uid, limit: Millis = FOREVER) -> None:
+        """Count the claims that the run `uid` with this limit must respect as used money.
 
-        The caller must hold an open what-if."""
-        passed = (each for each, limit in self._passable_by.items() if span <= limit)
-        world.accounts.respect(self._claims_by_payer, but=frozenset((uid, *passed)))
+        The caller must hold an open what-if.
+        """
+        passed = (each for each, longest in self._passable_by.items() if limit <= longest)
+        world.accounts.respect(self._claims_by_payer, except_for=frozenset((uid, *passed)))
 
     def apply(
         self,
         world: World,
         uid: Uid,
         *,
-        span: Millis,
+        limit: Millis,
         start: Instant,
         end: Instant,
         gone: Collection[str] = (),
     ) -> "Overlay":
-        """Take off the fleet and the accounts what a run must respect that would run from `start`
-        to `end`. `gone`: leases that the caller has given back.
+        """Take the GPUs and the money that a run must respect off the fleet and the accounts.
 
-        The caller must hold an open what-if."""
-        self.respect(world, uid, span)
+        The run would run from `start` to `end`.
+        `gone`: leases whose GPUs the caller has already freed.
+        Returns an overlay, which keeps the GPUs right if the caller ends more leases.
+        The caller must hold an open what-if.
+        """
+        self.respect(world, uid, limit)
         names = self._by_node.keys()
-        return Overlay(world, self, names, but=uid, span=span, start=start, end=end, gone=gone)
+        return Overlay(world, self, names, uid=uid, limit=limit, start=start, end=end, gone=gone)
 
 
 class Overlay:
-    """What entries keep of each node from one run, also while a what-if ends leases there.
+    """The GPUs of each node that entries keep from one run, while a what-if ends leases.
 
-    An entry that begins later counts on GPUs that come free by themselves until then. If a what-if
-    ends such a lease early, what is kept is counted again."""
+    An entry that begins later relies on GPUs that come free by themselves until then. If the
+    what-if ends such a lease early, the kept GPUs are counted again.
+
+    Example: a node of 8 GPUs has a lease of 6 until 12:00, and a plan for 8 from 12:00 on. A run
+    without a limit finds 2 GPUs free, and both are kept. If the lease is ended now, 8 are free and
+    all 8 are kept: the run gains nothing.
+    """
 
     def __init__(
         self,
@@ -186,15 +203,15 @@ class Overlay:
         calendar: Calendar,
         names: Iterable[str],
         *,
-        but: Uid,
-        span: Millis,
+        uid: Uid,
+        limit: Millis,
         start: Instant,
         end: Instant,
         gone: Collection[str],
     ) -> None:
         self._world = world
         self._calendar = calendar
-        self._but, self._span = but, span
+        self._uid, self._limit = uid, limit
         self._start, self._end = start, end
         self.before = frozenset(gone)
         self._gone = set(gone)
@@ -203,24 +220,24 @@ class Overlay:
         for name in names:
             state = nodes.get(name)
             if state is not None and state.free:
-                self.settle(name)
+                self.recount(name)
 
     def end(self, lease: Lease) -> None:
-        """In the what-if, the lease is over."""
+        """End the lease in the what-if."""
         self._world.fleet.give(lease)
         self._gone.add(lease.name)
         self._world.what_if.note(lambda: self._gone.discard(lease.name))
-        self.settle(lease.node)
+        self.recount(lease.node)
 
     def restore(self, lease: Lease) -> None:
-        """In the what-if, the lease goes on after all."""
+        """Undo `end` in the what-if."""
         self._world.fleet.take(lease)
         self._gone.discard(lease.name)
         self._world.what_if.note(lambda: self._gone.add(lease.name))
-        self.settle(lease.node)
+        self.recount(lease.node)
 
     def gain(self, lease: Lease) -> int:
-        """How many more GPUs there would be if this lease alone ended."""
+        """Return how many more GPUs the run would find on the node if this lease ended, too."""
         state = self._world.fleet.nodes[lease.node]
         before = state.unclipped_free()
         with self._world.what_if.opened():
@@ -228,24 +245,24 @@ class Overlay:
             after = state.unclipped_free()
         return after - before
 
-    def settle(self, name: str) -> None:
-        """Count what is kept of a node."""
+    def recount(self, name: str) -> None:
+        """Count again how many GPUs of a node are kept, and update the fleet."""
         if name not in self._world.fleet.nodes:
             return
-        before, now = self._kept.get(name, 0), self._missed(name)
+        before, now = self._kept.get(name, 0), self._count_kept(name)
         if now != before:
             self._world.fleet.plan(name, now - before)
             self._kept[name] = now
             self._world.what_if.note(lambda: self._kept.__setitem__(name, before))
 
-    def _missed(self, name: str) -> int:
-        entries = self._calendar.entries_on(name, self._but, self._span)
-        return missed_by(
+    def _count_kept(self, name: str) -> int:
+        entries = self._calendar.entries_on(name, self._uid, self._limit)
+        return kept_gpus(
             self._world, name, entries, start=self._start, end=self._end, gone=self._gone
         )
 
 
-def missed_by(
+def kept_gpus(
     world: World,
     name: str,
     entries: Iterable[Entry],
@@ -254,7 +271,13 @@ def missed_by(
     end: Instant,
     gone: Collection[str],
 ) -> int:
-    """How many of the GPUs that are free at `start` the entries of a node would miss by `end`."""
+    """Return how many GPUs of a node must stay free at `start`, so that its entries have enough.
+
+    Only entries that overlap [`start`, `end`) count. Leases that end in between free GPUs for them.
+    Example: 4 GPUs come free at 10:00, and a plan needs 6 from 11:00 on: 2 GPUs are kept.
+
+    `gone`: leases whose GPUs the caller has already freed.
+    """
     drops: list[Drop] = []
     is_later = False
     for entry in entries:

@@ -1,8 +1,11 @@
-"""When pods of a size will have room, domain by domain, as far as ends of leases are known.
+"""When pods of one size will fit, domain by domain, as far as the ends of leases are known.
 
-Planning many runs asks the same question over and over: from which instant on can a node take one
-more pod? A `Supply` answers it for leases alone and is kept from walk to walk. An `Outlook` adds
-the entries of the calendar, domain by domain, as a walk enters them. `forecast` reads it.
+The plans of many runs need the same answer: from which instant on can a node take one more pod? A
+`Supply` answers for leases alone and is kept from walk to walk. An `Outlook` adds the entries of
+the calendar as a walk enters them. `forecast` reads it.
+
+Example: pods of 4 GPUs, and a node of 8 with 4 free now and 4 under a lease until 12:00. Its
+instants are [NOW, 12:00]: one pod fits now, a second one from 12:00 on.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -15,33 +18,37 @@ from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world.levels import fewest_from_each
 from leasehold.core.world.world import World
 
-Ends = list[tuple[Instant, int]]  # of leases on a node: when so many GPUs come free
+Ends = list[tuple[Instant, int]]  # when leases of a node end, and how many GPUs come free then
 NOW: Instant = 0  # stands for the present, whatever the time
 
 
-_Held = tuple[tuple[Entry, ...], ...]  # the entries of each node of a domain that has some
-_Seen = tuple[list[Instant], dict[str, list[Instant]]]  # of a domain, and of those nodes
-_SEEN_MAX = 256  # of one domain
+# The entries of each node of a domain that has some.
+_EntriesOfNodes = tuple[tuple[Entry, ...], ...]
+# Beside those entries: the instants of the whole domain, and of each node with entries.
+_TimesBeside = tuple[list[Instant], dict[str, list[Instant]]]
+_CACHED_MAX = 256  # per domain
 
 
-class _Plain:
-    """The instants from which one more pod of a size has room beside the leases."""
+class _TimesBesideLeases:
+    """The instants from which one more pod of a size fits, if the calendar were empty."""
 
     __slots__ = ("beside", "by_node", "pods", "stale")
 
     def __init__(self) -> None:
         self.by_node: dict[str, list[Instant]] = {}
-        self.pods: dict[str, list[Instant]] = {}  # by domain, in order
-        self.stale: set[str] = set()  # nodes that have changed since
-        self.beside: dict[str, dict[_Held, _Seen]] = {}  # by domain: beside which entries
+        self.pods: dict[str, list[Instant]] = {}  # domain -> its nodes' instants, sorted
+        self.stale: set[str] = set()  # nodes that must be computed again
+        # domain -> the entries on its nodes -> the instants beside these entries
+        self.beside: dict[str, dict[_EntriesOfNodes, _TimesBeside]] = {}
 
 
 class Supply:
-    """What leases leave of nodes over time. Nodes that have changed must be named to `forget`."""
+    """The GPUs that leases leave free over time. The caller must call `forget` for nodes that
+    changed."""
 
     def __init__(self) -> None:
         self._ends: dict[str, Ends] = {}
-        self._plain: dict[tuple[str, int], _Plain] = {}  # by flavor and GPUs of a pod
+        self._plain: dict[tuple[str, int], _TimesBesideLeases] = {}  # by flavor and GPUs of a pod
 
     def forget(self, nodes: Iterable[str]) -> None:
         for name in nodes:
@@ -60,11 +67,11 @@ class Supply:
             known = self._ends[name] = ends_on(world, name, now)
         return known
 
-    def plain(self, world: World, flavor: str, gpus: int, now: Instant) -> _Plain:
-        """Return the instants of all nodes of a flavor for pods of a size."""
+    def plain(self, world: World, flavor: str, gpus: int, now: Instant) -> _TimesBesideLeases:
+        """Return the instants of all nodes of a flavor for pods of `gpus` GPUs, without entries."""
         known = self._plain.get((flavor, gpus))
         if known is None:
-            known = self._plain[(flavor, gpus)] = _Plain()
+            known = self._plain[(flavor, gpus)] = _TimesBesideLeases()
             for (each, domain), pool in world.fleet.pools.items():
                 if each == flavor:
                     for name in pool.nodes:
@@ -75,7 +82,7 @@ class Supply:
             domain = world.fleet.nodes[name].node.domain
             found = self._times(world, name, gpus, now)
             if found != known.by_node[name]:
-                _exchange(known.pods[domain], known.by_node[name], found)
+                _replace_times(known.pods[domain], known.by_node[name], found)
                 known.by_node[name] = found
             known.beside.pop(domain, None)
         known.stale.clear()
@@ -85,11 +92,11 @@ class Supply:
         state = world.fleet.nodes[name]
         if not state.takes_work:
             return []
-        return _beside_leases(state.free, self.ends_on(world, name, now), gpus)
+        return _times_beside_leases(state.free, self.ends_on(world, name, now), gpus)
 
 
 class Outlook:
-    """For each pool the sorted instants from which one more pod of this size has room."""
+    """For each domain of a flavor, the sorted instants from which one more pod of a size fits."""
 
     def __init__(
         self,
@@ -109,9 +116,10 @@ class Outlook:
         self.flavor = flavor
         self._ends_of_leases: list[Instant] | None = None
         self._plain = self._supply.plain(world, flavor, gpus, now)
-        self._pods = dict(self._plain.pods)  # by domain
-        self._beside: dict[str, dict[str, list[Instant]]] = {}  # by domain: nodes with entries
-        self._stale: set[str] = set()  # domains
+        self._pods = dict(self._plain.pods)  # domain -> instants beside leases and entries
+        # domain -> node with entries -> instants
+        self._beside: dict[str, dict[str, list[Instant]]] = {}
+        self._stale: set[str] = set()  # domains that must be computed again
         for name in calendar.nodes():
             self.correct(name)
 
@@ -122,23 +130,26 @@ class Outlook:
         return self._pods
 
     def settle(self) -> None:
-        """Look again at all domains that have changed."""
+        """Compute the domains that have changed."""
         for domain in self._stale:
             self._settle(domain)
         self._stale.clear()
 
     def plain_times(self, domain: str) -> list[Instant]:
-        """Return the instants in a domain as if no entry were there."""
+        """Return the instants of a domain as if the calendar were empty."""
         return self._plain.pods.get(domain, [])
 
     def correct(self, name: str) -> None:
-        """Note that what is on a node, or held there, has changed."""
+        """Note that leases or entries on a node have changed."""
         if name in self._plain.by_node:
             self._stale.add(self._world.fleet.nodes[name].node.domain)
 
     def _settle(self, domain: str) -> None:
-        """Most domains are as in the walk before: what was found beside the same entries is kept
-        until a lease there changes."""
+        """Compute the instants of a domain, or reuse those of an earlier walk.
+
+        Most domains have the same entries in every walk. Their instants are reused until a lease
+        in the domain changes.
+        """
         plain = self._supply.plain(self._world, self.flavor, self._gpus, self._now)
         names = self._nodes_with_entries(domain)
         held = tuple(tuple(self._calendar.on_node(name)) for name in names)
@@ -148,87 +159,100 @@ class Outlook:
             times = list(plain.pods[domain])
             nodes = {name: self.node_times(name, FOREVER, "") for name in names}
             for name, found in nodes.items():
-                _exchange(times, plain.by_node[name], found)
-            if len(kept) >= _SEEN_MAX:
+                _replace_times(times, plain.by_node[name], found)
+            if len(kept) >= _CACHED_MAX:
                 kept.clear()
             seen = kept[held] = times, nodes
         self._pods[domain], self._beside[domain] = seen
 
     def _nodes_with_entries(self, domain: str) -> list[str]:
+        """Return the nodes of a domain with entries."""
         pool = self._world.fleet.pools[(self.flavor, domain)]
         return [name for name in pool.nodes if self._calendar.on_node(name)]
 
     def _times(self, name: str, domain: str) -> list[Instant]:
+        """Return the instants of a node beside leases and entries."""
         known = self._beside.get(domain, {}).get(name)
         return self._plain.by_node[name] if known is None else known
 
     @property
     def ends_of_leases(self) -> list[Instant]:
-        """When leases are known to end, whoever pays for them and wherever they are, in order."""
+        """Return the known ends of all leases of the World, in order."""
         if self._ends_of_leases is None:
             ends = {term.frees_at for term in self._world.terms.values()}
             self._ends_of_leases = sorted(at for at in ends if self._now < at < FOREVER)
         return self._ends_of_leases
 
     def pods_for(self, uid: Uid, span: int, limit: int) -> dict[str, list[Instant]]:
-        """The same as one run sees it: what it has there, and what starts after it has ended,
-        is not in its way. The lists of domains without entries are those of `pods`: there room
-        stays once it has come."""
+        """Return `pods` as the run `uid` sees it.
+
+        Entries of its own do not count, nor entries that start after it would have ended. For a
+        domain without such entries the list is the very object in `pods`. There, GPUs that came
+        free stay free.
+
+        `span`: for how long the run needs its GPUs. `limit`: its whole limit (Q10).
+        """
         domains: dict[str, list[str]] = {}
-        for name in self._in_the_way(uid, span, self._calendar.nodes()):
+        for name in self._nodes_seen_differently(uid, span, self._calendar.nodes()):
             domain = self._world.fleet.nodes[name].node.domain
             domains.setdefault(domain, []).append(name)
         found = self.pods
         if domains:
             found = dict(found)
             for domain, names in domains.items():
-                found[domain] = self._as_seen(domain, names, uid, span, limit)
+                found[domain] = self._times_seen_by(domain, names, uid, span, limit)
         return found
 
     def times_for(self, domain: str, uid: Uid, span: int, limit: int) -> list[Instant]:
-        """Return the same of one domain."""
+        """Return `pods_for` for one domain."""
         if domain in self._stale:
             self._settle(domain)
             self._stale.discard(domain)
         times = self._pods[domain]
-        names = self._in_the_way(uid, span, self._nodes_with_entries(domain))
-        return self._as_seen(domain, names, uid, span, limit) if names else times
+        names = self._nodes_seen_differently(uid, span, self._nodes_with_entries(domain))
+        return self._times_seen_by(domain, names, uid, span, limit) if names else times
 
-    def _in_the_way(self, uid: Uid, span: int, names: list[str]) -> list[str]:
-        """Return those of these nodes where one run sees other times than most."""
+    def _nodes_seen_differently(self, uid: Uid, span: int, names: list[str]) -> list[str]:
+        """Return those of these nodes for which the run may see other instants than `pods` has."""
         if span >= FOREVER:
             own = {entry.node for entry in self._calendar.entries_of(uid)}
             names = [name for name in names if name in own] if own else []
         return [name for name in names if name in self._plain.by_node]
 
-    def _as_seen(
+    def _times_seen_by(
         self, domain: str, names: list[str], uid: Uid, span: int, limit: int
     ) -> list[Instant]:
+        """Return the domain's instants, with those of the nodes `names` as the run sees them."""
         times = list(self._pods[domain])
         for name in names:
-            _exchange(times, self._times(name, domain), self.node_times(name, span, uid, limit))
+            _replace_times(
+                times, self._times(name, domain), self.node_times(name, span, uid, limit)
+            )
         return times
 
-    def node_times(self, name: str, span: int, but: Uid, limit: int = FOREVER) -> list[Instant]:
-        """When a run of this span could have one pod more on the node than just before: for one
-        without an end from then on; else room may go again, and is named once more when it comes
-        back."""
+    def node_times(self, name: str, span: int, uid: Uid, limit: int = FOREVER) -> list[Instant]:
+        """Return the instants from which one more pod of the run fits on a node for `span` ms.
+
+        Without an end (`span` FOREVER) a pod that fits at an instant fits from then on. Otherwise
+        the GPUs may be taken by an entry and come back later: the instant of each return is listed
+        again.
+        """
         state = self._world.fleet.nodes[name]
         if not state.takes_work:
             return []
         free = state.free
         ends = self._supply.ends_on(self._world, name, self._now)
         entries = []
-        for entry in self._calendar.entries_on(name, but, limit):
+        for entry in self._calendar.entries_on(name, uid, limit):
             if entry.start <= self._now and entry.end == FOREVER:
                 free -= entry.gpus
             else:
                 entries.append(entry)
         if not entries:
-            return _beside_leases(free, ends, self._gpus)
+            return _times_beside_leases(free, ends, self._gpus)
         instants = {self._now, *(at for at, _ in ends)}
         instants.update(entry.end for entry in entries if entry.end < FOREVER)
-        if span < FOREVER:  # and when room goes, or it would not be seen to come back
+        if span < FOREVER:  # also when GPUs are taken, otherwise their return is not noticed
             instants.update(entry.start for entry in entries if entry.start > self._now)
         starts = sorted(instants)
         drops = [(at, -gpus) for at, gpus in ends]
@@ -244,7 +268,8 @@ class Outlook:
         return times
 
 
-def _beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
+def _times_beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
+    """Return the instants of a node with `free` GPUs, on which leases end at `ends`."""
     times = [NOW] * (max(0, free) // gpus)
     for at, count in ends:
         free += count
@@ -253,13 +278,13 @@ def _beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
 
 
 def _has_passed(times: list[Instant], now: Instant) -> bool:
-    """Return whether one of the instants to come is no longer to come."""
+    """Return whether an instant that was in the future is not any more."""
     first = bisect_right(times, NOW)
     return first < len(times) and times[first] <= now
 
 
-def _exchange(times: list[Instant], old: list[Instant], new: list[Instant]) -> None:
-    """Put `new` in the place of `old` in a list that is in order."""
+def _replace_times(times: list[Instant], old: list[Instant], new: list[Instant]) -> None:
+    """Replace the instants `old` in a sorted list by `new`."""
     for at in old:
         del times[bisect_left(times, at)]
     for at in new:
@@ -267,7 +292,7 @@ def _exchange(times: list[Instant], old: list[Instant], new: list[Instant]) -> N
 
 
 def ends_on(world: World, node: str, now: Instant) -> Ends:
-    """(when, GPUs that come free then), in order; a slot under two leases counts once."""
+    """Return (instant, GPUs that come free then) in order; a slot under two leases counts once."""
     counts: dict[Instant, int] = {}
     for at in releases_on(world, node, after=now).values():
         if at < FOREVER:
@@ -276,7 +301,7 @@ def ends_on(world: World, node: str, now: Instant) -> Ends:
 
 
 def leases_ended_by(world: World, names: list[str], at: Instant, now: Instant) -> list[str]:
-    """Open leases on these nodes that are known to end by then."""
+    """Return the open leases on these nodes that are known to end after `now` and by `at`."""
     return [
         lease
         for node in names

@@ -1,7 +1,7 @@
 """releases: when the slots of a node come free, as far as that is known.
 
-`calendar` uses it to keep no more GPUs than plans will need, `outlook` to find the first instant at
-which something fits. A slot under two leases (a spare and its filler) is free when both ended.
+`entries` uses it to keep no more GPUs than plans will need, `outlook` to find the first instant at
+which a pod fits. A slot under two leases (a spare and its filler) is free when both have ended.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Requests to payers, and the claims that a plan has on the payers it found."""
+"""Funding requests, and the claims that a plan has on its payers."""
 
 from leasehold.core.facts import Location, Relation
 from leasehold.core.requests import FundingRequest, StartRequest
@@ -11,6 +11,10 @@ from leasehold.core.world.world import World
 def funding_request_for(
     request: StartRequest, location: Location, gpus: int, *, start: Instant, borrowed: int
 ) -> FundingRequest:
+    """Return the request for payers of `gpus` GPUs of the run in a location.
+
+    `borrowed`: GPUs that the run borrows already, for `maxBorrowGPUs`.
+    """
     spec = request.run.spec
     return FundingRequest(
         owner=spec.owner,
@@ -27,10 +31,10 @@ def funding_request_for(
 
 
 def paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]:
-    """Return which selectors match a location.
+    """Return which of the flavor's selectors match a location.
 
-    A trace cannot tell, because a walk that ended early has not met all envelopes: the owner's own
-    ones for other locations come after the family's for this one.
+    Two locations with the same value have the same payers. Their traces could not show that: a
+    search that found enough payers early did not look at the remaining envelopes.
     """
     region, cluster = location
     return tuple(
@@ -73,7 +77,7 @@ def claims_of(
 def claim_on_top(
     world: World, request: StartRequest, covered: Covered, *, start: Instant
 ) -> list[Claim]:
-    """Claim the money of one group, so that it pays for no other group, and return the claims.
+    """Claim the money of one group, so that it pays for no other group. Returns the claims.
 
     The caller must hold an open what-if.
     """
@@ -84,8 +88,8 @@ def claim_on_top(
 
 
 def merged(covers: list[Covered]) -> Covered:
-    """Return the segments of several groups at one location, one per payer, in the order of the
-    walk."""
+    """Return the cover of several groups in one location as one: a segment per payer, in payer
+    order."""
     found: dict[str, Segment] = {}
     for covered in covers:
         for segment in covered.segments:

@@ -1,8 +1,11 @@
-"""cover: find the payers of a run by walking the envelopes its owner may use, in order (C2).
+"""cover: find the payers of a run among the envelopes that its owner may use, in order (C2).
 
-Called once per location by `admit`, `forecast`, `resize` and refinancing. Reserves nothing: the
-segments it returns become leases only at bind. The trace lists every envelope of the walk, with
-what it gave or why it gave nothing.
+Called once per location, for starts, grows, forecasts and refinancing. Reserves nothing: the
+segments that it returns become leases only at bind. The trace lists every envelope that was asked,
+with what it gave or why it gave nothing.
+
+Example: a run asks for 16 GPUs. Its own envelope has 10 left, a sibling's has 20: two segments of
+10 (Owned) and 6 (Shared).
 """
 
 from collections.abc import Iterator
@@ -44,14 +47,14 @@ class _Limit(Record):
 
 
 def cover(world: World, ask: FundingRequest, *, now: Instant) -> Covered | Refused:
-    """Return the payers of `ask` in order, or why they cannot pay for all of it."""
+    """Return the payers of `ask` in payer order, or why they cannot pay for all of it."""
     assert ask.gpus > 0
     assert ask.start >= now
     left = ask.gpus
     borrow_left = _borrow_left(ask)
     segments: list[Segment] = []
     trace: list[CoverStep] = []
-    together = _Together(world, ask, now)
+    aggregate_use = _AggregateUse(world, ask, now)
     for envelope, relation in _walk(world, ask):
         step = _step(
             world,
@@ -60,12 +63,12 @@ def cover(world: World, ask: FundingRequest, *, now: Instant) -> Covered | Refus
             relation=relation,
             wanted=left,
             borrow_left=borrow_left,
-            together=together,
+            aggregate_use=aggregate_use,
             now=now,
         )
         trace.append(step)
         if step.taken:
-            together.take(envelope, step.taken)
+            aggregate_use.take(envelope, step.taken)
             segments.append(
                 Segment(
                     envelope=envelope.key,
@@ -88,7 +91,7 @@ def can_pay(
     """Return whether exactly these envelopes can still pay the amounts in `payers`, as a plan
     assumes."""
     borrow_left = _borrow_left(ask)
-    together = _Together(world, ask, now)
+    aggregate_use = _AggregateUse(world, ask, now)
     merged: dict[EnvelopeKey, HeldMoney] = {}
     for each in payers:  # merge: an envelope may pay for groups in several locations
         before = merged.get(each.payer)
@@ -105,21 +108,21 @@ def can_pay(
             relation=each.relation,
             wanted=each.gpus,
             borrow_left=borrow_left,
-            together=together,
+            aggregate_use=aggregate_use,
             now=now,
         )
         if step.taken < each.gpus:
             return False
         if each.relation is Relation.BORROWED:
             borrow_left -= each.gpus
-        together.take(envelope, each.gpus)
+        aggregate_use.take(envelope, each.gpus)
     return True
 
 
-class _Together:
-    """The use of aggregate caps during one walk.
+class _AggregateUse:
+    """The use of aggregate caps while one run's payers are looked for.
 
-    Each cap is summed up once, even if the walk meets several envelopes under it.
+    The use of each cap is summed up once, even if several of its envelopes are asked.
     """
 
     def __init__(self, world: World, ask: FundingRequest, now: Instant) -> None:
@@ -128,7 +131,7 @@ class _Together:
         self._taken: dict[str, int] = {}  # GPUs taken by this walk, from all members
 
     def used(self, aggregate: Aggregate, *, end: Instant) -> int:
-        """Return the GPUs that count against the cap, including those that this walk took."""
+        """Return the most GPUs that count against the cap until `end`, with those taken here."""
         known = self._used.get((aggregate.key, end))
         if known is None:
             self._world.steps.take(len(aggregate.members))
@@ -139,17 +142,19 @@ class _Together:
         return known + self._taken.get(aggregate.key, 0)
 
     def take(self, envelope: Envelope, gpus: int) -> None:
+        """Note that the envelope pays for so many GPUs of the run."""
         for aggregate in self._world.aggregates[envelope.key]:
             self._taken[aggregate.key] = self._taken.get(aggregate.key, 0) + gpus
 
 
 def _borrow_left(ask: FundingRequest) -> int:
+    """Return how many more GPUs the run may borrow (`maxBorrowGPUs`, C3)."""
     limit = ask.funding.max_borrow_gpus
     return FOREVER if limit is None else max(0, limit - ask.borrowed_already)
 
 
 def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relation]]:
-    """Yield the envelopes in the order of C2, each at the first step that reaches it."""
+    """Yield the envelopes in payer order (C2), each at the first step that reaches it."""
     tree = world.tree
     seen = set(ask.except_for)
 
@@ -157,7 +162,7 @@ def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relatio
         return [each for each in tree.envelopes(owners, ask.flavor) if each.key not in seen]
 
     elsewhere: list[tuple[Envelope, Relation]] = []
-    for owners, relation in _kin(world, ask):
+    for owners, relation in _family_levels(world, ask):
         for envelope in fresh(owners):
             if relation is Relation.SHARED and envelope.sharing is Sharing.NONE:
                 continue
@@ -178,7 +183,8 @@ def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relatio
             yield envelope, Relation.BORROWED
 
 
-def _kin(world: World, ask: FundingRequest) -> Iterator[tuple[tuple[str, ...], Relation]]:
+def _family_levels(world: World, ask: FundingRequest) -> Iterator[tuple[tuple[str, ...], Relation]]:
+    """Yield the owner itself, its siblings, then its ancestors, nearest first (C2, 1 and 2)."""
     tree = world.tree
     yield (ask.owner,), Relation.OWNED
     yield tree.siblings(ask.owner), Relation.SHARED
@@ -187,6 +193,7 @@ def _kin(world: World, ask: FundingRequest) -> Iterator[tuple[tuple[str, ...], R
 
 
 def _lenders(world: World, ask: FundingRequest) -> Iterator[tuple[str, ...]]:
+    """Yield the sponsors in the run's order, then their ancestors, nearest first (C2, 4 and 5)."""
     sponsors = tuple(each for each in ask.funding.sponsors if each != ask.owner)
     for sponsor in sponsors:
         yield (sponsor,)
@@ -211,17 +218,23 @@ def _step(
     relation: Relation,
     wanted: int,
     borrow_left: int,
-    together: _Together,
+    aggregate_use: _AggregateUse,
     now: Instant,
 ) -> CoverStep:
     """Return what one envelope gives: as much as wanted, or the least of its limits (C4)."""
     world.steps.take(1 + len(world.aggregates[envelope.key]))
-    shut = _shut(world, ask, envelope, relation)
-    if shut is not None:
-        return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
+    closed = _why_closed(world, ask, envelope, relation)
+    if closed is not None:
+        return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=closed)
     least: _Limit | None = None
     limits = _limits(
-        world, ask, envelope, relation=relation, borrow_left=borrow_left, together=together, now=now
+        world,
+        ask,
+        envelope,
+        relation=relation,
+        borrow_left=borrow_left,
+        aggregate_use=aggregate_use,
+        now=now,
     )
     for each in limits:
         if least is None or each.gpus < least.gpus:
@@ -239,7 +252,7 @@ def _step(
     )
 
 
-def _shut(
+def _why_closed(
     world: World, ask: FundingRequest, envelope: Envelope, relation: Relation
 ) -> HeldBack | None:
     """Return why the envelope may not pay at all, however much it has left; None if it may."""
@@ -261,6 +274,7 @@ def _shut(
 
 
 def _lends_to(world: World, lender: str, borrower: str) -> bool:
+    """Return whether an envelope of `lender` pays for leases of `borrower` now."""
     return any(
         world.accounts.of(envelope.key).borrowers.get(borrower)
         for envelope in world.envelopes.values()
@@ -275,7 +289,7 @@ def _limits(
     *,
     relation: Relation,
     borrow_left: int,
-    together: _Together,
+    aggregate_use: _AggregateUse,
     now: Instant,
 ) -> Iterator[_Limit]:
     """Yield every limit on what the envelope can give, in the order in which ties are reported
@@ -296,7 +310,7 @@ def _limits(
         left = max(0, hours.cap - hours.spent)
         yield _Limit(gpus=left // span, reason=hours.reason, limit=hours.cap, used=hours.spent)
     for aggregate in world.aggregates[envelope.key]:
-        used, cap = together.used(aggregate, end=end), aggregate.max_concurrency
+        used, cap = aggregate_use.used(aggregate, end=end), aggregate.max_concurrency
         yield _Limit(gpus=cap - used, reason=Refusal.AGGREGATE, limit=cap, used=used)
     if borrowed:
         if lending.max_concurrency is not None:

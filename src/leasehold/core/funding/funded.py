@@ -1,9 +1,8 @@
-"""funded: decide whether a run has payers, before looking for a place.
+"""funded: decide whether a run has payers, without looking for a place.
 
-Groups that may be in several locations are funded one after the other, each on top of those before
-it, because money that pays for one group may not suffice for all. `resolve` asks in its what-if
-before it cuts anything: victims free GPUs, not money. `forecast` asks so as not to search for a
-place at every instant at which GPUs come free.
+Groups that may be in several locations are funded one after the other, each on top of the groups
+before it. Money that pays for any one group may not pay for all. `forecast` and the plans ask this
+first, because looking for a place is much more expensive.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -58,15 +57,18 @@ def paid_on_empty_fleet(
     *,
     at: Instant,
     now: Instant,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Return why the run has no payers at `at`, in whatever place; None if it has.
+    """Return why the run would have no payers at `at` even on an empty fleet; None if it has.
 
     `rooms`: location -> number of groups it could hold if it were empty.
+    `except_for`: envelopes that must not pay.
     """
     placement, groups = request.placement, len(request.placement.groups)
     answers = {
-        location: _cover(world, request, location, placement.gpus, at=at, now=now, but=but)
+        location: _cover(
+            world, request, location, placement.gpus, at=at, now=now, except_for=except_for
+        )
         for location in rooms
     }
     paid = [location for location, answer in answers.items() if isinstance(answer, Covered)]
@@ -74,7 +76,7 @@ def paid_on_empty_fleet(
         return None
     is_split = placement.spread and groups > 1 and len(rooms) > 1
     if is_split and not _funded_together(
-        world, request, list(rooms), at, now, rooms=rooms, but=but
+        world, request, list(rooms), at, now, rooms=rooms, except_for=except_for
     ):
         return None
     if not paid:
@@ -87,7 +89,7 @@ def paid_on_empty_fleet(
     )
 
 
-def nobody_pays(
+def why_unpaid(
     world: World,
     request: StartRequest,
     calendar: Calendar,
@@ -96,20 +98,22 @@ def nobody_pays(
     now: Instant,
     rooms: Mapping[Location, int] | None = None,
     returned: Collection[str] = (),
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
     """Return why the run has no payers at `at` in any place it could use; None if it has.
 
     - `rooms`: location -> number of groups it could hold if it were empty
     - `returned`: leases whose money has come back
-    - `but`: envelopes that must not pay
+    - `except_for`: envelopes that must not pay
     """
     with world.what_if.opened():
         calendar.respect(world, request.run.uid, request.limit)
         for name in sorted(returned):
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         if rooms is not None:
-            answer = paid_on_empty_fleet(world, request, rooms, at=at, now=now, but=but)
+            answer = paid_on_empty_fleet(
+                world, request, rooms, at=at, now=now, except_for=except_for
+            )
         else:
             locations = locations_for(world, request.run.spec)
             found = funded(world, request, at, now, locations=locations)
@@ -133,12 +137,16 @@ def _cover(
     at: Instant,
     now: Instant,
     borrowed: int = 0,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | Refused:
+    """Return the payers of `gpus` GPUs in a location, or the refusal.
+
+    `borrowed`: GPUs borrowed by earlier groups of the same start.
+    """
     ask = funding_request_for(
         request, location, gpus, start=at, borrowed=request.borrowed_already + borrowed
     )
-    return cover(world, replace(ask, except_for=but) if but else ask, now=now)
+    return cover(world, replace(ask, except_for=except_for) if except_for else ask, now=now)
 
 
 def _funded_together(
@@ -149,37 +157,41 @@ def _funded_together(
     now: Instant,
     *,
     rooms: Mapping[Location, int] | None = None,
-    but: tuple[EnvelopeKey, ...] = (),
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Return why some group finds no payer on top of the groups before it; None if all do.
+    """Return why a group finds no payers on top of the groups before it; None if all find some.
 
-    `rooms`: location -> number of groups it could hold.
+    Each group takes the first location that pays. If that fails, other distributions are tried.
+    `rooms`: location -> number of groups it could hold; None: do not limit them.
     """
     left = {} if rooms is None else dict(rooms)
     refused = None
     with world.what_if.opened():
-        bills = GroupPayers(world, request, at=at, now=now, but=but)
+        payers = GroupPayers(world, request, at=at, now=now, except_for=except_for)
         for _ in request.placement.groups:
             open_ = [location for location in locations if left.get(location, 1) > 0]
-            answers = [bills.of(location) for location in open_]
+            answers = [payers.of(location) for location in open_]
             paired = zip(open_, answers, strict=True)
             funded = next((place for place, each in paired if isinstance(each, Covered)), None)
             if funded is None:
                 refused = _first_refusal(answers)
                 break
-            bills.take(funded)
+            payers.take(funded)
             if rooms is not None:
                 left[funded] -= 1
     if refused is not None and rooms is not None:
         with world.what_if.opened():
-            bills = GroupPayers(world, request, at=at, now=now, but=but)
-            if bills.pay_somehow(dict(rooms), len(request.placement.groups)):
+            payers = GroupPayers(world, request, at=at, now=now, except_for=except_for)
+            if payers.can_pay_for_all(dict(rooms), len(request.placement.groups)):
                 return None
     return refused
 
 
 class GroupPayers:
-    """The payers of one group after the other. The caller must hold an open what-if."""
+    """Finds payers for one group after the other.
+
+    The caller must hold an open what-if.
+    """
 
     def __init__(
         self,
@@ -188,11 +200,11 @@ class GroupPayers:
         *,
         at: Instant,
         now: Instant,
-        but: tuple[EnvelopeKey, ...] = (),
+        except_for: tuple[EnvelopeKey, ...] = (),
     ) -> None:
         self._world = world
         self._request = request
-        self._at, self._now, self._but = at, now, but
+        self._at, self._now, self._except_for = at, now, except_for
         self._borrowed = 0
         self._known: dict[Location, Covered | Refused] = {}
 
@@ -208,11 +220,13 @@ class GroupPayers:
                 at=self._at,
                 now=self._now,
                 borrowed=self._borrowed,
-                but=self._but,
+                except_for=self._except_for,
             )
         return known
 
     def take(self, location: Location) -> Covered:
+        """Claim the payers of one more group in `location`, which must have some, and return
+        them."""
         covered = self.of(location)
         assert isinstance(covered, Covered), location
         claims = claim_on_top(self._world, self._request, covered, start=self._at)
@@ -220,32 +234,35 @@ class GroupPayers:
         self._known.clear()
         return covered
 
-    def pay_somehow(self, left: dict[Location, int], groups: int) -> bool:
-        """Return whether so many groups find payers in locations with so many groups' room `left`,
-        each in some place that leaves payers to those after it."""
-        self._tries = _TRIES_MAX
-        self._in_vain: set[tuple[int, ...]] = set()
-        return self._pay_the_rest(left, groups)
+    def can_pay_for_all(self, left: dict[Location, int], groups: int) -> bool:
+        """Return whether so many groups find payers, in any distribution over the locations.
 
-    def _pay_the_rest(self, left: dict[Location, int], groups: int) -> bool:
+        Claims these payers. `left`: location -> number of groups it can still hold.
+        """
+        self._tries_left = _TRIES_MAX
+        self._dead_ends: set[tuple[int, ...]] = set()
+        return self._can_pay_for_rest(left, groups)
+
+    def _can_pay_for_rest(self, left: dict[Location, int], groups: int) -> bool:
+        """Find payers for the last `groups` groups, trying other locations where that fails."""
         if not groups:
             return True
         counts = tuple(left.values())
-        if counts in self._in_vain or self._tries <= 0:
+        if counts in self._dead_ends or self._tries_left <= 0:
             return False
         for location in [each for each, room in left.items() if room > 0]:
-            self._tries -= 1
+            self._tries_left -= 1
             if not isinstance(self.of(location), Covered):
                 continue
             borrowed = self._borrowed
             with self._world.what_if.opened() as trial:
                 self.take(location)
-                if self._pay_the_rest({**left, location: left[location] - 1}, groups - 1):
+                if self._can_pay_for_rest({**left, location: left[location] - 1}, groups - 1):
                     trial.keep()
                     return True
             self._borrowed = borrowed
             self._known.clear()
-        self._in_vain.add(counts)
+        self._dead_ends.add(counts)
         return False
 
 

@@ -1,7 +1,6 @@
-"""hours — whether the GPU-hours of an envelope can be what a waiting run lacks.
+"""hours: decide whether an envelope has so many GPU-hours left that they cannot be a limit.
 
-Most caps are far away. A question that GPU-hours cannot decide need not look at them, nor be asked
-again when only time has passed.
+That is so for most envelopes. Then a decision need not be repeated when only time has passed.
 """
 
 from leasehold.core.facts import EnvelopeKey
@@ -11,12 +10,14 @@ from leasehold.core.world.world import World
 
 
 def has_ample_hours(world: World, request: StartRequest, key: EnvelopeKey, *, now: Instant) -> bool:
-    """Return whether an envelope has hours left, whatever it pays for until plans have had time to
-    be made again. All others change by the passing of time alone: leases without a limit use them,
-    and a start costs less of them as a window or a planned start comes near.
+    """Return whether the envelope's GPU-hours last, even if it pays for as many GPUs as it may
+    until all plans have been made again.
 
-    Example: 200 GPUs, 24 h of horizon and three times 24 h of `reservation.maxWait` need 19,200
-    GPU-hours at most. With more than that left of the cap the hours are ample.
+    If not, answers about the envelope change with time alone: leases without a limit use up hours,
+    and a start needs fewer hours as the end of a window or a planned start comes nearer.
+
+    Example: 200 GPUs, a horizon of 24 h and three times a `reservation.maxWait` of 24 h need at
+    most 200 x 96 = 19,200 GPU-hours. If at least that is left, the hours are ample.
     """
     policy, envelope = world.policy, world.envelopes.get(key)
     if envelope is None or not envelope.caps_hours:

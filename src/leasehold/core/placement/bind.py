@@ -1,7 +1,7 @@
 """bind: turn a plan into leases, with payers, slots and names (B1).
 
-Walks pods in group order (a group's active pods before its spares) and, in parallel, the payers'
-segments of the pod's location. A pod that needs two segments gets two leases: a lease is on one
+Pods are taken in group order (a group's active pods before its spares), and payers in payer order
+within the pod's location. A pod that needs two payers gets two leases, because a lease is on one
 node and has one payer. Called by the turn that commits the leases.
 
 Example: payers a with 6 GPUs and b with 10, two pods of 8: pod 0 gets a lease of 6 (a) and one of 2
@@ -29,7 +29,11 @@ def bind(
     first_index: int,
     now: Instant,
 ) -> list[Lease]:
-    """Return one lease per (pod, payer). The names are final."""
+    """Return one lease per (pod, payer), with their final names.
+
+    `slots`: the slots of each pod. `attempts`: the attempt number of each group.
+    `first_index`: the number of leases that the batch opens already.
+    """
     dealers = {location: _Dealer(covered.segments) for location, covered in plan.covered}
     leases: list[Lease] = []
     for pod in plan.packed.places:
@@ -92,6 +96,7 @@ def deal_slots(fleet: Fleet, places: Sequence[PodPlace]) -> dict[PodPlace, tuple
 
 
 def _lowest(mask: int, count: int) -> tuple[int, ...]:
+    """Return the `count` lowest ordinals whose bits are set in `mask`."""
     slots: list[int] = []
     ordinal = 0
     while len(slots) < count:
@@ -113,6 +118,7 @@ class _Dealer:
         return not self._left
 
     def deal(self, gpus: int) -> list[Segment]:
+        """Return the next segments, cut so that they pay for `gpus` GPUs together."""
         dealt: list[Segment] = []
         while gpus:
             segment, left = self._left[0]

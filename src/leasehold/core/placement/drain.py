@@ -1,9 +1,9 @@
-"""drain: decide how each run leaves a node under drain without losing work.
+"""drain: decide how each run leaves a node under drain without losing work (S5).
 
-Decides for one unit of a run (all of it, or one group of a `gang: Group` run) on one node. In this
-order: its pods move to spares; an elastic run gives up their groups; a run with a checkpoint is
-requeued; otherwise the drain waits for its end. `control.running.draining` carries it out, the
-question `drain` shows it. A cordon alone triggers nothing of this.
+Decides for one unit of a run (all of it, or one group of a sweep) on one node. In this order: its
+pods move to spares; an elastic run gives up their groups; a run with a checkpoint is requeued;
+otherwise the drain waits for its end. `control.running.draining` carries it out, and the question
+`drain` shows it. A cordon alone triggers nothing.
 """
 
 from enum import StrEnum
@@ -24,7 +24,7 @@ class DrainAction(StrEnum):
 
 
 class DrainPlan(Record):
-    """How a unit leaves a node. Pods move to spares only if all of the unit can leave."""
+    """How one unit leaves one node. Pods move to spares only if all of the unit can leave."""
 
     way: DrainAction
     takeovers: tuple[Takeover, ...] = ()
@@ -45,7 +45,7 @@ def places_to_leave(world: World, uid: Uid) -> list[tuple[str, int]]:
 
 def how_to_leave(world: World, run: Run, node: str, unit: int) -> DrainPlan:
     """Return the first way that empties `node` of this unit."""
-    here = [
+    pods_here = [
         lease
         for lease in open_leases(world, run.uid)
         if lease.node == node
@@ -58,8 +58,8 @@ def how_to_leave(world: World, run: Run, node: str, unit: int) -> DrainPlan:
         return DrainPlan(way=DrainAction.WAIT, why=f"node {node} cannot be heard")
     takeovers: list[Takeover] = []
     stranded: list[int] = []
-    for group in sorted({lease.group for lease in here}):
-        found = _spares_for(world, unit, [lease for lease in here if lease.group == group])
+    for group in sorted({lease.group for lease in pods_here}):
+        found = _spares_for(world, unit, [lease for lease in pods_here if lease.group == group])
         if found is None:
             stranded.append(group)
         else:
@@ -103,7 +103,7 @@ def spares_to_drop(world: World, uid: Uid) -> list[Lease]:
     ]
 
 
-def is_spoken_for(world: World, spare: Lease) -> bool:
+def will_be_taken_over(world: World, spare: Lease) -> bool:
     """Return whether a lost pod, or one that leaves a draining node, will take over this spare."""
     if awaits_takeover(world, spare):
         return True
@@ -119,6 +119,7 @@ def is_spoken_for(world: World, spare: Lease) -> bool:
 
 
 def _is_standing(lease: Lease) -> bool:
+    """Return whether a pod runs under the lease and is to go on."""
     return lease.ending is None and lease.role is not Role.SPARE
 
 
@@ -129,11 +130,14 @@ def _is_heard(world: World, node: str) -> bool:
     return state is not None and state.node.ready
 
 
-def _spares_for(world: World, unit: int, here: list[Lease]) -> list[Takeover] | None:
-    """Return spares for these pods of one group, besides those that its other pods will take."""
-    uid, group = here[0].uid, here[0].group
+def _spares_for(world: World, unit: int, pods_here: list[Lease]) -> list[Takeover] | None:
+    """Return takeovers for these pods of one group, or None if there are too few spares.
+
+    Spares that other pods of the group will take over are not used.
+    """
+    uid, group = pods_here[0].uid, pods_here[0].group
     pods: dict[str, list[Lease]] = {}
-    for lease in here:
+    for lease in pods_here:
         pods.setdefault(lease.pod, []).append(lease)
     promised = [*vacancies(world, uid, unit).get(group, []), *moving(world, uid, group)]
     found = swap(world, [*promised, *pods.values()], lasting=True)

@@ -1,7 +1,8 @@
-"""pack: place a run, whole groups in domains and whole pods on nodes (P1 to P4).
+"""pack: place a run: whole groups in domains, whole pods on nodes (P1 to P3).
 
-Reads the free counts of the fleet, from which holds and what-ifs are already subtracted. Changes
-nothing: it works in a what-if of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
+Reads the free GPUs of the fleet, from which the caller has already taken off what plans and holds
+keep. Changes nothing: it works in a what-if of its own. Called for starts, grows, forecasts and
+preemption.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -46,21 +47,20 @@ def placement_request_for(
     )
 
 
-_DOMAINS_NAMED = 8  # in words for a person
+_DOMAINS_NAMED = 8  # the most domains that a message names
 
 
 def pack(
     world: World, placement: PlacementRequest, locations: Sequence[Location]
 ) -> Packed | Refused:
-    """Return a place for all groups within these locations, or why there is none; never for a
-    part."""
+    """Return places for all groups within these locations, or why not all of them fit."""
     return try_pack(world, placement, locations) or _refusal(world.fleet, placement, locations)
 
 
 def try_pack(
     world: World, placement: PlacementRequest, locations: Sequence[Location]
 ) -> Packed | None:
-    """Return the same as `pack`, but None instead of a refusal."""
+    """Return the same as `pack`, but None instead of a refusal, which is slow to word."""
     assert placement.groups
     fleet = world.fleet
     with world.what_if.opened():
@@ -74,7 +74,8 @@ def try_pack(
 def pack_in_one_domain(
     world: World, placement: PlacementRequest, locations: Sequence[Location]
 ) -> Packed | None:
-    """Return all groups in the tightest domain of these locations that can hold them, or None."""
+    """Return places for all groups in one domain, the one with the fewest free GPUs that can hold
+    them; or None (P2)."""
     with world.what_if.opened():
         pools = _roomy(world.fleet, placement, locations, len(placement.groups))
         placed = _first_fit(world, placement, placement.groups, pools)
@@ -92,6 +93,7 @@ def fits(world: World, placement: PlacementRequest, locations: Sequence[Location
 
 
 def _packed(placed: list[PodPlace], left: tuple[tuple[str, int], ...]) -> Packed:
+    """Return the places with a digest. `left`: free GPUs left in each domain used."""
     text = "\n".join(f"{p.group} {p.index} {p.node} {p.spare:d} {p.gpus}" for p in placed)
     return Packed(places=tuple(placed), left_over=left, plan_hash=sha256(text.encode()).hexdigest())
 
@@ -120,6 +122,7 @@ def candidate_pools(
 
 
 def _selected(pool: Pool, placement: PlacementRequest) -> bool:
+    """Return whether the run may use the domain, by its selector and by `within`."""
     if placement.within and pool.domain not in placement.within:
         return False
     domain = placement.selector.domain
@@ -131,8 +134,9 @@ def _place_all(
 ) -> list[PodPlace] | None:
     """Place all groups by P2, or return None if some group does not fit.
 
-    Tries one of the run's own domains for all groups; if the run has none, any domain that holds
-    all groups; then group by group, in own domains first.
+    Tried are: one of the run's own domains for all groups; if the run has none, any domain that
+    holds all groups; then group by group, own domains first. The caller must hold an open what-if:
+    on success the pods stay planned in it.
     """
     fleet = world.fleet
     own = [
@@ -167,12 +171,12 @@ def _place_all(
 def _roomy(
     fleet: Fleet, placement: PlacementRequest, locations: Sequence[Location], groups: int
 ) -> Iterable[Pool]:
-    """Yield pools with enough free GPUs for `groups` groups, tightest first, found by bisection."""
+    """Yield the domains with enough free GPUs for `groups` groups, fewest free GPUs first."""
     needed = placement.gpus_per_group * groups
     tails = []
     for location in locations:
         order = fleet.by_free(placement.flavor, *location)
-        # A copy: placing a pod re-files its pool while the caller is still iterating.
+        # Copy the list: placing a pod changes `order` while the caller is still iterating.
         tails.append(order[_first_with(order, needed) :])
     for _, domain in merge(*tails) if len(tails) > 1 else tails[0] if tails else ():
         pool = fleet.pools[(placement.flavor, domain)]
@@ -181,6 +185,7 @@ def _roomy(
 
 
 def _first_with(order: list[tuple[int, str]], needed: int) -> int:
+    """Return the first index of `order` with at least `needed` free GPUs, by bisection."""
     low, high = 0, len(order)
     while low < high:
         middle = (low + high) // 2
@@ -194,6 +199,7 @@ def _first_with(order: list[tuple[int, str]], needed: int) -> int:
 def _first_fit(
     world: World, placement: PlacementRequest, groups: tuple[int, ...], pools: Iterable[Pool]
 ) -> list[PodPlace] | None:
+    """Place all groups in the first of these domains that can hold them, or return None."""
     per_group = placement.pods + placement.spares
     for pool in pools:
         world.steps.take()
@@ -208,8 +214,10 @@ def _first_fit(
 def _fill(
     world: World, placement: PlacementRequest, groups: tuple[int, ...], pool: Pool
 ) -> list[PodPlace] | None:
-    """Place all groups in one pool, or return None. The caller must hold an open what-if: on
-    success the pods stay planned in it."""
+    """Place all groups in one domain, or return None.
+
+    The caller must hold an open what-if: on success the pods stay planned in it.
+    """
     fleet = world.fleet
     shape = shape_of(placement)
     last = frozenset(placement.last)
@@ -226,7 +234,7 @@ def _fill(
             else:
                 name = best_node(fleet, pool, shape, last, kept, never=unreached)
             if name is None:
-                for each in placed:  # CPU, memory or the pod count ran out before the GPUs did
+                for each in placed:  # undo: CPU, memory or the pod count ran out before GPUs did
                     fleet.unplan(each.node, shape)
                 return None
             if not spare:
@@ -260,9 +268,10 @@ def best_node(
 ) -> str | None:
     """Return the best node for a pod, or None (P3).
 
-    Best fit, nodes in use before empty ones. Nodes in `rather_not` are chosen only if there is no
-    other, and those in `last` only after them. Example: a pod of 2 GPUs and nodes a (8 free,
-    empty), b (3 free) and c (2 free): c, otherwise b, otherwise a.
+    Nodes in use come before empty ones, then the one with the fewest free GPUs. Nodes in
+    `rather_not` are chosen only if there is no other, those in `last` only after them, and those in
+    `never` not at all. Example: a pod of 2 GPUs and nodes a (8 free, empty), b (3 free) and c (2
+    free): c, otherwise b, otherwise a.
     """
     best: tuple[bool, bool, str] | None = None
     gpus = shape.gpus
@@ -278,10 +287,13 @@ def best_node(
 
 
 def _use_first(bucket: int) -> tuple[int, int]:
+    """Return the sort key of buckets. A bucket's number is 2 x its nodes' free GPUs, plus 1 if
+    these nodes are empty."""
     return bucket & 1, bucket >> 1
 
 
 def _refusal(fleet: Fleet, placement: PlacementRequest, locations: Sequence[Location]) -> Refused:
+    """Return why the groups do not fit: the first of several explanations that applies."""
     pools = candidate_pools(fleet, placement, locations)
     if not pools:
         where = " or ".join(f"{region}/{cluster}" for region, cluster in locations) or "the fleet"
@@ -335,6 +347,7 @@ def _are_free(count: int) -> str:
 
 
 def _largest_hole(pool: Pool) -> int:
+    """Return the most GPUs that are free on one node of the domain."""
     return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)
 
 
@@ -343,8 +356,8 @@ def _too_few(asked: int) -> str:
 
 
 def _out_of_reach(fleet: Fleet, placement: PlacementRequest, pools: Sequence[Pool]) -> Refused:
-    """Return the refusal if there are enough free GPUs, but not where its volumes can be
-    reached."""
+    """Return the refusal if enough GPUs are free, but too few on nodes that can reach the run's
+    volumes."""
     assert placement.only is not None, "whoever has no such volumes is not asked"
     names = [name for pool in pools for name in pool.nodes if name in placement.only]
     free = sum(fleet.nodes[name].free for name in names)
@@ -362,7 +375,7 @@ def _out_of_reach(fleet: Fleet, placement: PlacementRequest, pools: Sequence[Poo
 def _no_place_for_spares(
     fleet: Fleet, placement: PlacementRequest, pools: Sequence[Pool]
 ) -> Refused:
-    """Return the refusal if there are enough free GPUs, but too few where spares may be."""
+    """Return the refusal if enough GPUs are free, but too few on nodes that may hold spares."""
     states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
     free = sum(state.free for state in states if state.node.is_reserved)
     asked = placement.spares * placement.pod_gpus * len(placement.groups)
@@ -386,8 +399,8 @@ def _has_gpus(placement: PlacementRequest, pools: Sequence[Pool]) -> bool:
 
 
 def _short_of_others(fleet: Fleet, placement: PlacementRequest, pools: Sequence[Pool]) -> Refused:
-    """Return the refusal if there are enough free GPUs, but not enough CPU, memory or pods
-    beside them."""
+    """Return the refusal if enough GPUs are free, but not enough CPU, memory or pods on the same
+    nodes."""
     states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
     states = [state for state in states if state.free >= placement.pod_gpus]
     asked = {"CPU": placement.cpu_milli, "memory": placement.memory_bytes, "pods": 1}
@@ -418,6 +431,7 @@ def _short_of_others(fleet: Fleet, placement: PlacementRequest, pools: Sequence[
 
 
 def _lack(placement: PlacementRequest, what: str) -> str:
+    """Return in words what the nodes lack: pods, CPU or memory."""
     if what == "pods":
         return "nodes take no more pods"
     amount = placement.cpu_milli if what == "CPU" else placement.memory_bytes

@@ -1,4 +1,4 @@
-"""resize: how far an elastic run can grow, and which groups it gives up when it shrinks."""
+"""resize: the widths that an elastic run may grow to, and the groups it gives up to shrink."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from leasehold.core.world.world import World
 
 
 def grow_targets(spec: RunSpec, width: int) -> Iterator[int]:
-    """Yield the widths on the step grid above `width`, from the desired one downwards."""
+    """Yield the widths of the run's grid above `width`, from the desired one downwards (E1)."""
     assert spec.malleable is not None
     grid = spec.malleable
     target = grid.desired_gpus
@@ -18,8 +18,10 @@ def grow_targets(spec: RunSpec, width: int) -> Iterator[int]:
 
 
 def groups_to_give_up(groups: dict[int, list[Lease]], spec: RunSpec, width: int) -> list[int]:
-    """Return the groups to give up to reach the desired width: borrowed ones first, then by
-    highest index (E2)."""
+    """Return the groups to give up to reach the desired width (E2).
+
+    Groups that borrowed money pays for come first, then those with the highest index.
+    """
     assert spec.malleable is not None
     excess = width - max(spec.malleable.desired_gpus, spec.malleable.min_gpus)
     count = -(-excess // spec.group_gpus)
@@ -32,7 +34,8 @@ def _is_borrowed(leases: list[Lease]) -> bool:
 
 
 def may_resize(world: World, uid: str, now: Instant) -> Instant:
-    """Return the first instant at which the run may be resized (again)."""
+    """Return the first instant at which the run may be resized: `resize.interval` after the last
+    time, or now (E1)."""
     book = world.books.get(uid)
     if book is None or book.resized_at is None:
         return now

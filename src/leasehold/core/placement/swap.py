@@ -1,8 +1,8 @@
 """swap: let spares take over the pods of a failed or drained node (S2).
 
-Decides for all lost pods of one group together. If not every pod finds a spare's slots in the
-group's domain, none is swapped: the caller gives up the group or the gang, or (`drain`) leaves it
-where it is.
+Decides for all lost pods of one group together. If not every pod finds spare slots in the group's
+domain, none is swapped. The caller then gives up the group or the gang; a drain looks for another
+way.
 """
 
 from leasehold.core.facts import Cause, Closed, Lease, Node, Record, Role, Uid
@@ -19,9 +19,9 @@ class Takeover(Record):
 
 
 def swap(world: World, lost: list[list[Lease]], *, lasting: bool = False) -> list[Takeover] | None:
-    """Return a spare for every lost pod of one group, or None if there are too few.
+    """Return a takeover for every lost pod of one group, or None if there are too few spares.
 
-    Each pod is given by its leases. `lasting`: do not use spares on nodes under drain.
+    `lost`: the leases of each pod. `lasting`: do not use spares on nodes under drain.
     """
     assert lost
     first = lost[0][0]
@@ -43,8 +43,10 @@ def swap(world: World, lost: list[list[Lease]], *, lasting: bool = False) -> lis
 
 
 def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]:
-    """Return pods of a live unit that were lost and not replaced: group -> pods, each by its
-    last leases."""
+    """Return the pods of a live unit that were lost and not replaced.
+
+    The result is group -> pods, and each pod is a list of its last leases.
+    """
     book = world.books[uid]
     attempt = book.units[unit].last
     assert attempt is not None
@@ -68,8 +70,11 @@ def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]
 
 
 def _was_lost(lease: Lease) -> bool:
-    """Return whether the lease was lost while it should have gone on. A lease that was ending
-    anyway leaves no vacancy, unless it ended in order to move."""
+    """Return whether the lease was lost while it should have gone on.
+
+    A lease that was already ending leaves no vacancy, unless it ended because its pod moves to a
+    spare.
+    """
     closed = lease.closed
     if closed is None:
         return False
@@ -81,8 +86,8 @@ def _was_lost(lease: Lease) -> bool:
 
 
 def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
-    """Return pods of a group that are moving from a draining node to a spare, each by its
-    leases."""
+    """Return the pods of a group that are moving from a draining node to a spare, each as a list
+    of its leases."""
     found: dict[str, list[Lease]] = {}
     for name in sorted(world.moving):
         lease = world.leases[name]
@@ -92,14 +97,14 @@ def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
 
 
 def awaits_takeover(world: World, spare: Lease) -> bool:
-    """Return whether a pod of the spare's group is waiting to move here: a lost one, or one that
-    leaves a draining node."""
+    """Return whether a pod of the spare's group waits for a spare: a lost pod, or one that is
+    leaving a draining node."""
     assert spare.role is Role.SPARE, spare.name
     if world.moving and moving(world, spare.uid, spare.group):
         return True
     unit = world.unit_of(spare.uid, spare.group)
     book = world.books.get(spare.uid)
-    # a unit that is only assumed has no entry
+    # a unit that exists only in a what-if has no entry
     known = None if book is None else book.units.get(unit)
     attempt = None if known is None else known.last
     if attempt is None or attempt.why is None:
@@ -129,6 +134,7 @@ def _can_take_over(node: Node) -> bool:
 
 
 def _match(pod: list[Lease], needed: int, spares: list[Lease]) -> Takeover | None:
+    """Return the first spare with exactly as many slots as the pod needs, or None."""
     by_place: dict[tuple[int, str], list[Lease]] = {}
     for spare in spares:
         by_place.setdefault((spare.index, spare.node), []).append(spare)

@@ -1,8 +1,8 @@
 """odds: each run's chance to be drawn in a lottery that has not taken place yet.
 
-Announced with a start by preemption (Q5). With few bundles the odds are exact: every order of draws
-is weighted with its probability. Otherwise many seeds are drawn. Works on counts of free GPUs per
-node instead of the World's indices, which would be too slow for a thousand draws.
+The odds are announced with a start by preemption (Q5). With few bundles they are exact: every order
+of draws is weighted with its probability. Otherwise many seeds are tried. Both work on counts of
+free GPUs per node, because the World's indices would be too slow for a thousand draws.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from leasehold.core.world.world import World
 class Preview(Record):
     """The expected outcome of a preemption, as far as it is known before the draw."""
 
-    deficit: int  # GPUs
-    spares: int  # GPUs
+    deficit: int  # GPUs that the run lacks at its start
+    spares: int  # GPUs of spares that would be dropped
     shrunk: tuple[tuple[RunKey, int], ...]  # (run, group), in the order taken
-    left_to_lottery: int  # GPUs
+    left_to_lottery: int  # GPUs that a lottery would have to free
     odds: tuple[tuple[RunKey, int], ...] | None  # (run, percent); None: not computed
 
 
@@ -41,17 +41,16 @@ def preview(
     now: Instant,
     may_sample: Callable[[], bool],
 ) -> Preview:
-    """Preview the preemption at `at`, up to the draw.
+    """Return the expected outcome of the preemption at `at`.
 
-    If there are too many bundles for exact odds, calls `may_sample` to ask whether sampling is
-    allowed.
+    `may_sample`: asked only if there are too many bundles for exact odds.
     """
     with world.what_if.opened():
-        arena = SiteDomains(world, request, calendar, planned, at=at, now=now)
-        deficit, scope = arena.deficit(), arena.scope()
+        site_state = SiteDomains(world, request, calendar, planned, at=at, now=now)
+        deficit, scope = site_state.deficit(), site_state.scope()
         taken = structural(scope)
-        conflicts = {} if scope.fits() else scope.conflict_set(now=at, but=request.run.uid)
-        counts = _Counts(world, request, arena)
+        conflicts = {} if scope.fits() else scope.conflict_set(now=at, beneficiary=request.run.uid)
+        counts = _Counts(world, request, site_state)
         odds: tuple[tuple[RunKey, int], ...] | None = ()
         if conflicts:
             bundles = {owner: [each for each, _ in found] for owner, found in conflicts.items()}
@@ -71,12 +70,14 @@ _Drawn = list[tuple[Bundle, Cut]]
 
 
 class _Counts:
-    """Free GPUs per node, minus those kept for entries (possibly negative), and whether all
-    groups fit."""
+    """Counts the free GPUs of each node while cuts are tried, and whether all groups fit.
 
-    def __init__(self, world: World, request: StartRequest, arena: SiteDomains) -> None:
+    GPUs that entries keep are taken off, so a count may be negative.
+    """
+
+    def __init__(self, world: World, request: StartRequest, site_state: SiteDomains) -> None:
         placement = request.placement
-        self._arena = arena
+        self._arena = site_state
         self._gains: dict[str, int] = {}  # lease -> GPUs the run gains when the lease ends
         self._ended: Counter[str] = Counter()
         self._gpus = placement.pod_gpus
@@ -85,10 +86,10 @@ class _Counts:
         self._spread = placement.spread
         self._domain: dict[str, str] = {}
         self._free: dict[str, int] = {}
-        self._room: dict[str, int] = {pool.domain: 0 for pool in arena.pools}
-        for pool in arena.pools:
+        self._room: dict[str, int] = {pool.domain: 0 for pool in site_state.pools}
+        for pool in site_state.pools:
             for name in pool.nodes:
-                arena.kept.settle(name)
+                site_state.kept.recount(name)
                 state = world.fleet.nodes[name]
                 if state.takes_work:
                     self._domain[name] = pool.domain
@@ -96,16 +97,18 @@ class _Counts:
                     self._room[pool.domain] += state.free // self._gpus
 
     def fits(self) -> bool:
+        """Return whether all groups fit."""
         rooms = [room // self._per_group for room in self._room.values()]
         return (sum(rooms) if self._spread else max(rooms)) >= self._groups
 
     def deficit(self) -> int:
+        """Return the GPUs of the pods that do not fit; at least those of one pod."""
         pods = self._per_group * self._groups
         room = sum(self._room.values()) if self._spread else max(self._room.values())
         return max(self._gpus, (pods - room) * self._gpus)
 
     def shift(self, cut: Cut, sign: int) -> None:
-        """Apply a cut (`sign` 1) or undo it (-1). A lease may be part of several cuts."""
+        """Apply a cut (`sign` 1) or undo it (`sign` -1). A lease may be part of several cuts."""
         for lease in cut.leases:
             before = self._ended[lease.name]
             self._ended[lease.name] = before + sign
@@ -119,13 +122,14 @@ class _Counts:
         self._room[self._domain[lease.node]] += change
 
     def _gain(self, lease: Lease) -> int:
+        """Return the GPUs that the run gains if the lease ends."""
         known = self._gains.get(lease.name)
         if known is None:
             known = self._gains[lease.name] = self._arena.kept.gain(lease)
         return known
 
     def ended(self, drawn: _Drawn) -> list[Bundle]:
-        """Return the drawn bundles that are left after pruning (R6). Undoes all cuts in `drawn`."""
+        """Return the drawn bundles that are really needed (R6), and undo all cuts in `drawn`."""
         kept = list(drawn)
         for each in reversed(drawn):
             self.shift(each[1], -1)

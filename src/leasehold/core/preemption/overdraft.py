@@ -1,8 +1,8 @@
 """overdraft: find what an envelope pays for beyond its caps, and preempt it (O1 to O4).
 
 The envelope may be lowered, exhausted, closed or deleted. Each case gives an `Excess`: a set of
-leases and the number of their GPUs that must find another payer or end. Only leases that this
-envelope pays for are cut.
+leases, and how many of their GPUs must find another payer or end. Only leases that this envelope
+pays for are preempted.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from leasehold.core.world.world import World
 
 
 class Excess(Record):
-    """A number of GPUs too many among these leases. The subject is an envelope or an aggregate."""
+    """An overdraft: leases of which a number of GPUs must find another payer or end."""
 
-    subject: str
+    subject: str  # the envelope or aggregate that is overdrawn
     leases: tuple[Lease, ...]  # the scope: open leases that are not ending
     gpus: int
     why: str
 
 
 def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
-    """Return every excess of an envelope now."""
+    """Return every excess of an envelope at `now`."""
     envelope = world.envelopes.get(payer)
     if envelope is not None and _is_clearly_within(world, envelope, now):
         return []
@@ -116,7 +116,7 @@ def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
 
 
 def other_payer(
-    world: World, lease: Lease, *, now: Instant, but: tuple[EnvelopeKey, ...] = ()
+    world: World, lease: Lease, *, now: Instant, except_for: tuple[EnvelopeKey, ...] = ()
 ) -> Covered | None:
     """Return another cover for the slots of `lease`: not its present payer and none of `but`."""
     run = world.runs.get(lease.uid)
@@ -139,15 +139,17 @@ def other_payer(
         span=None if term.committed_to is None else max(1, term.committed_to - now),
         funding=run.spec.funding,
         borrowed_already=borrowed,
-        except_for=(lease.payer, *but),
+        except_for=(lease.payer, *except_for),
     )
     covered = cover(world, ask, now=now)
     return covered if isinstance(covered, Covered) else None
 
 
 def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant) -> Cuts | None:
-    """Preempt within what the envelope pays for, until the excess is gone: spares, shrinking,
-    lottery."""
+    """Return the cuts among the leases of the excess that remove it, in the order of R3.
+
+    If even all of them are not enough, all are cut. No run is protected.
+    """
     total = sum(lease.gpus for lease in excess.leases)
     allowed = total - excess.gpus
 
@@ -156,7 +158,7 @@ def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant)
         return left <= allowed
 
     scope = Scope(world, excess.leases, fits, free=_nothing, restore=_nothing)
-    return cut_until_it_fits(scope, seeder=seeder, now=now, but="", partly=True)
+    return cut_until_it_fits(scope, seeder=seeder, now=now, beneficiary="", partly=True)
 
 
 def cut_shared(
@@ -169,31 +171,35 @@ def cut_shared(
     seeder: Seeder,
     now: Instant,
 ) -> Cuts | None:
-    """Preempt shared leases so that an owner gets its own envelope back (O5).
+    """Return the cuts among shared leases that give an owner its envelope back, or None (O5).
 
-    As in any overdraft, no run is protected. `end` and `restore` apply and undo the effect of a
-    cut on the money of a lease. `covered` returns whether enough has come free.
+    As in any overdraft, no run is protected.
+    `covered`: returns whether enough has come free.
+    `end`, `restore`: end a lease in the caller's accounts, and undo that.
     """
     with world.what_if.opened():
         scope = Scope(world, leases, covered, free=end, restore=restore)
-        return cut_until_it_fits(scope, seeder=seeder, now=now, but="")
+        return cut_until_it_fits(scope, seeder=seeder, now=now, beneficiary="")
 
 
 def _nothing(lease: Lease) -> None:
-    """Do nothing: `cut_overdraft` counts leases and needs no index."""
+    """Do nothing: `cut_overdraft` only counts leases."""
 
 
 def _standing(world: World, payer: EnvelopeKey) -> tuple[Lease, ...]:
+    """Return the open leases of the envelope that are not ending, sorted by name."""
     leases = (world.leases[name] for name in sorted(world.open_by_payer.get(payer, ())))
     return tuple(lease for lease in leases if lease.ending is None)
 
 
 def _all(payer: EnvelopeKey, leases: tuple[Lease, ...], why: str) -> Excess:
+    """Return the excess that all of these leases are."""
     gpus = sum(lease.gpus for lease in leases)
     return Excess(subject=payer, leases=leases, gpus=gpus, why=why)
 
 
 def _over(subject: str, leases: tuple[Lease, ...], cap: int, why: str) -> Excess:
+    """Return by how many GPUs these leases are over a cap; zero or less means no excess."""
     gpus = sum(lease.gpus for lease in leases)
     return Excess(subject=subject, leases=leases, gpus=gpus - cap, why=why)
 
@@ -214,6 +220,7 @@ def _not_covered(world: World, envelope: Envelope, leases: tuple[Lease, ...]) ->
 
 
 def _lending(envelope: Envelope, leases: tuple[Lease, ...]) -> list[Excess]:
+    """Return by how much the envelope lends more GPUs than it may."""
     cap = envelope.lending.max_concurrency
     if cap is None:
         return []
@@ -222,6 +229,7 @@ def _lending(envelope: Envelope, leases: tuple[Lease, ...]) -> list[Excess]:
 
 
 def _aggregates(world: World, envelope: Envelope) -> list[Excess]:
+    """Return by how much each aggregate of the envelope is over its cap."""
     return [
         _over(
             aggregate.key,
@@ -236,6 +244,7 @@ def _aggregates(world: World, envelope: Envelope) -> list[Excess]:
 def _hours(
     world: World, envelope: Envelope, leases: tuple[Lease, ...], now: Instant
 ) -> list[Excess]:
+    """Return the excesses of GPU-hours, of the envelope and of its lending."""
     lent = tuple(lease for lease in leases if lease.relation is Relation.BORROWED)
     return [
         excess
@@ -247,7 +256,7 @@ def _hours(
 
 
 def _hours_left(world: World, envelope: Envelope, now: Instant) -> list[tuple[bool, GpuMs]]:
-    """Return what unlimited leases may still use, as (is_lent, GPU-ms) for each cap on hours."""
+    """Return (is_lent, GPU-ms that leases without a limit may still use) for each cap on hours."""
     account = world.accounts.of(envelope.key)
     limited, lent_limited = account.limited_ms(now, until=envelope.end)
     found = []
@@ -262,8 +271,8 @@ def _hours_left(world: World, envelope: Envelope, now: Instant) -> list[tuple[bo
 def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
     """Forget that a cap on hours was lowered if it still covers everything that was paid for ahead.
 
-    Called at once when a Budget changes. What other leases spend later must not be charged to runs
-    that declared a limit (O4).
+    Called in the turn in which a Budget changes. Runs that declared a limit must not be cut because
+    other leases use up the hours later (O4).
     """
     envelope = world.envelopes.get(payer)
     for lent, left in _hours_left(world, envelope, now) if envelope is not None else []:
@@ -274,7 +283,7 @@ def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
 def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> bool:
     """Return whether at a past instant `at` the cap covered everything that was paid for ahead.
 
-    Derives from the leases what `forgive_lowering` saw then.
+    Computes from the leases what `forgive_lowering` found then.
     """
     cap = envelope.lending.max_gpu_ms if lent else envelope.max_gpu_ms
     if cap is None:
@@ -310,8 +319,13 @@ def _exhausted(
     *,
     lent: bool,
 ) -> list[Excess]:
-    """Return the excesses if no GPU-hours are left: all unlimited leases, and limited ones only
-    if the cap was lowered and does not suffice for them alone (O4)."""
+    """Return the excesses if no GPU-hours are left (O4).
+
+    All leases without a limit are too many. Leases with a limit are too many only if the cap was
+    lowered under them and does not suffice for them alone.
+
+    `left`: GPU-ms left after everything that leases with a limit may still use.
+    """
     if left > 0:
         return []
     why = "lending.maxGPUHours" if lent else "GPU-hours"

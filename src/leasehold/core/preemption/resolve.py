@@ -1,8 +1,8 @@
-"""resolve: preempt for a run whose start by preemption is due, by rules R1 to R7.
+"""resolve: decide what is preempted for a run whose start by preemption is due (R1 to R7).
 
-Only leases in the domains of its site may be cut: spares, then groups by rounds, then the lottery,
-until the run fits there. Then each victim that is not needed is given back. Changes nothing: it
-works in a what-if.
+Only leases in the domains of its site may be cut: spares, then groups in rounds, then a lottery,
+until the run fits there. Then each victim that is not needed is spared. Changes nothing: it works
+in a what-if.
 """
 
 from collections.abc import Collection
@@ -24,7 +24,7 @@ from leasehold.core.world.world import World
 
 
 class PlannedSite(Record):
-    """The site of a run as recorded in its Reservation."""
+    """The domains and payers of a run's site, as recorded in its Reservation."""
 
     domains: tuple[str, ...]
     money: tuple[HeldMoney, ...]
@@ -40,12 +40,14 @@ class PlannedSite(Record):
         return {location: gpus // placement.gpus_per_group for location, gpus in found.items()}
 
     def covered(self, world: World) -> tuple[tuple[Location, Covered], ...]:
+        """Return the payers of each location, as `cover` would return them."""
         return tuple(
             (location, Covered(segments=self._segments(world, location), trace=()))
             for location in self.locations()
         )
 
     def _segments(self, world: World, location: Location) -> tuple[Segment, ...]:
+        """Return the payers in one location."""
         return tuple(
             Segment(
                 envelope=each.payer,
@@ -59,13 +61,13 @@ class PlannedSite(Record):
 
 
 class Resolved(Record):
-    """The outcome of a preemption: what is cut, and where the run goes."""
+    """The outcome of a preemption for GPUs: what is cut, and where the run starts."""
 
     cuts: Cuts
-    plan: Admitted  # where the run goes once the victims are gone
-    deficit: int  # GPUs
+    plan: Admitted  # where the run starts once the victims are gone
+    deficit: int  # GPUs that the run lacked before the cuts
     need: tuple[tuple[int, int], ...]  # (group, GPUs)
-    free: tuple[tuple[str, int], ...]  # (node, GPUs)
+    free: tuple[tuple[str, int], ...]  # (node, GPUs) before the cuts
 
 
 def resolve(
@@ -77,12 +79,17 @@ def resolve(
     now: Instant,
     seeder: Seeder,
 ) -> Resolved | Refused:
-    """Return what must be cut so that the run fits in its site's domains, or why nothing helps."""
+    """Return what must be cut so that the run fits in its site's domains.
+
+    Returns the refusal if even cutting everything that may be cut is not enough (Q11).
+    """
     with world.what_if.opened():
-        arena = SiteDomains(world, request, calendar, planned, at=now, now=now)
-        deficit, free = arena.deficit(), arena.free()
-        cuts = cut_until_it_fits(arena.scope(), seeder=seeder, now=now, but=request.run.uid)
-        packed = None if cuts is None else arena.packed()
+        site_state = SiteDomains(world, request, calendar, planned, at=now, now=now)
+        deficit, free = site_state.deficit(), site_state.free()
+        cuts = cut_until_it_fits(
+            site_state.scope(), seeder=seeder, now=now, beneficiary=request.run.uid
+        )
+        packed = None if cuts is None else site_state.packed()
         if cuts is None or packed is None:
             return not_enough(request.placement, deficit)
         return Resolved(
@@ -96,17 +103,17 @@ def resolve(
         )
 
 
-def is_going(lease: Lease, now: Instant) -> bool:
+def counts_as_gone(lease: Lease, now: Instant) -> bool:
     """Return whether an ending lease counts as gone, which it does until its deadline (R1)."""
     return lease.ending is not None and now < lease.ending.deadline
 
 
-def let_go(world: World, *, now: Instant) -> set[str]:
-    """Give back the GPUs and money of ending leases and return their names.
+def free_ending_leases(world: World, *, now: Instant) -> set[str]:
+    """Free the GPUs and the money of ending leases before their deadlines (R1).
 
-    The caller must hold an open what-if.
+    Returns their names. The caller must hold an open what-if.
     """
-    going = {name for name in world.ending if is_going(world.leases[name], now)}
+    going = {name for name in world.ending if counts_as_gone(world.leases[name], now)}
     for name in sorted(going):
         world.fleet.give(world.leases[name])
         world.accounts.end(world.leases[name], world.terms[name], at=now)
@@ -114,6 +121,7 @@ def let_go(world: World, *, now: Instant) -> set[str]:
 
 
 def not_enough(placement: PlacementRequest, deficit: int) -> Refused:
+    """Return the refusal if cutting everything that may be cut is not enough."""
     return Refused(
         reason=Refusal.CAPACITY,
         remedy="even if everything that may be cut were cut, it would not fit; nothing is cut. "
@@ -126,7 +134,8 @@ def not_enough(placement: PlacementRequest, deficit: int) -> Refused:
 class SiteDomains:
     """The domains of a site, in the state in which the run finds them at `at`.
 
-    The caller must hold an open what-if.
+    Leases that end by then are gone, and entries keep their GPUs.
+    The caller must hold an open what-if as long as the object is used.
     """
 
     def __init__(
@@ -141,7 +150,7 @@ class SiteDomains:
     ) -> None:
         self._world, self._request = world, request
         self._groups_at = planned.groups_at(request.placement)
-        over = let_go(world, now=now)
+        over = free_ending_leases(world, now=now)
         pools = (
             world.fleet.pools.get((request.placement.flavor, each)) for each in planned.domains
         )
@@ -174,11 +183,13 @@ class SiteDomains:
         )
 
     def fits(self) -> bool:
+        """Return whether all groups fit, each in the location that has its payers."""
         return all(self._room(pools) >= groups for pools, groups in self._by_location()) and (
             not self._asks_more() or self.packed() is not None
         )
 
     def _asks_more(self) -> bool:
+        """Return whether counting pods is not enough to decide whether the groups fit."""
         placement = self._request.placement
         return bool(
             placement.cpu_milli
@@ -188,6 +199,7 @@ class SiteDomains:
         )
 
     def _by_location(self) -> list[tuple[list[Pool], int]]:
+        """Return the site's domains in each location, and how many groups are paid for there."""
         return [
             ([pool for pool in self.pools if pool.home[1:] == location], groups)
             for location, groups in sorted(self._groups_at.items())
@@ -210,6 +222,7 @@ class SiteDomains:
         return max(0, placement.gpus // placement.pod_gpus - room) * placement.pod_gpus
 
     def free(self) -> tuple[tuple[str, int], ...]:
+        """Return (node, free GPUs) for the site's nodes with free GPUs."""
         nodes = self._world.fleet.nodes
         names = [name for pool in self.pools for name in pool.nodes]
         return tuple((name, nodes[name].free) for name in names if nodes[name].free)

@@ -1,17 +1,17 @@
 """site: choose where a start by preemption will take place (Q5).
 
-The site is the place where the run fits once all preemptible leases are gone. It is chosen before
-the victims, where the loss is least (R2). Losses are counted lease by lease and node by node; no
-lottery is simulated. Changes nothing.
+The site is the place where the run fits once all leases that may be cut are gone. It is chosen
+before the victims, where the loss is least (R2). Losses are counted lease by lease and node by
+node; no lottery is simulated. Changes nothing.
 """
 
 from collections.abc import Collection, Iterator
 
-from leasehold.core.calendar.entries import Calendar, missed_by
+from leasehold.core.calendar.entries import Calendar, kept_gpus
 from leasehold.core.facts import Lease, Location, Record, Role, Uid
 from leasehold.core.funding.claims import claim_on_top, funding_request_for, preference
 from leasehold.core.funding.cover import cover
-from leasehold.core.placement.drain import is_spoken_for
+from leasehold.core.placement.drain import will_be_taken_over
 from leasehold.core.placement.pack import candidate_pools
 from leasehold.core.policy import CutPolicy
 from leasehold.core.preemption.victims import is_protected, protected_until, surplus_of, tenure_of
@@ -34,11 +34,12 @@ class Site(Record):
     places: tuple[tuple[str, int], ...]  # (node, GPUs)
     money: tuple[HeldMoney, ...]
     domains: tuple[str, ...]
-    # of the first group, in each domain that was tried
+    # (domain, *loss of the first group), for each domain that was tried
     losses: tuple[tuple[str, int, int, int], ...] = ()
 
 
 def money_of(covered: Covered, location: Location) -> tuple[HeldMoney, ...]:
+    """Return the segments of a cover in the form that a Reservation records."""
     return tuple(
         HeldMoney(payer=each.envelope, gpus=each.gpus, relation=each.relation, location=location)
         for each in covered.segments
@@ -55,10 +56,13 @@ def choose_site(
     within: tuple[str, ...] = (),
     returned: Collection[str] = (),
 ) -> Site | None:
-    """Return a site for a start at `at`, or None.
+    """Return a site for a start at `at`, or None (Q5).
 
-    Payers are found as if nothing were preempted, and their windows must stay open for `minTenure`
-    more (Q5). `within`: only these domains. `returned`: leases whose money comes back first (O5).
+    Payers are found as if nothing were preempted, and their windows must stay open for
+    `resolver.minTenure` after `at`.
+
+    `within`: only these domains, if any are given.
+    `returned`: leases of the family whose money counts as free (O5).
     """
     with world.what_if.opened():
         world.fleet.tolerate(request.run.spec.tolerations)
@@ -70,50 +74,53 @@ def choose_site(
         )
 
 
-def _choose(world: World, request: StartRequest, ground: "NodeOffers") -> Site | None:
-    """Choose places and payers: one location for the whole run, otherwise one per group (P4)."""
+def _choose(world: World, request: StartRequest, offers: "NodeOffers") -> Site | None:
+    """Return places and payers: one location for the whole run, otherwise one per group (P4).
+
+    The caller must hold an open what-if.
+    """
     groups = len(request.placement.groups)
     funded = _funded(
-        world, request, ground, request.placement.gpus, borrowed=request.borrowed_already
+        world, request, offers, request.placement.gpus, borrowed=request.borrowed_already
     )
     for location, covered in funded:
-        if ground.put(groups, location):
-            return ground.site(money_of(covered, location))
+        if offers.put(groups, location):
+            return offers.site(money_of(covered, location))
     if not request.placement.spread or groups == 1:
         return None
     money: list[HeldMoney] = []
     borrowed = request.borrowed_already
     for _ in range(groups):  # over several locations
         gpus = request.placement.gpus_per_group
-        funded = _funded(world, request, ground, gpus, borrowed=borrowed)
-        found = next((each for each in funded if ground.put(1, each[0])), None)
+        funded = _funded(world, request, offers, gpus, borrowed=borrowed)
+        found = next((each for each in funded if offers.put(1, each[0])), None)
         if found is None:
             return None
         location, covered = found
-        claims = claim_on_top(world, request, covered, start=ground.at)
+        claims = claim_on_top(world, request, covered, start=offers.at)
         borrowed += sum(claim.gpus for claim in claims if claim.borrowed)
         money += money_of(covered, location)
-    return ground.site(tuple(money))
+    return offers.site(tuple(money))
 
 
 def _funded(
-    world: World, request: StartRequest, ground: "NodeOffers", gpus: int, *, borrowed: int
+    world: World, request: StartRequest, offers: "NodeOffers", gpus: int, *, borrowed: int
 ) -> list[tuple[Location, Covered]]:
     """Return the locations in which `gpus` GPUs are paid for, best first (P4)."""
     found = []
     for location in locations_for(world, request.run.spec):
-        ask = funding_request_for(request, location, gpus, start=ground.at, borrowed=borrowed)
-        ask = ask.until(ground.at + tenure_of(world, request.run))
-        covered = cover(world, ask, now=ground.now)
+        ask = funding_request_for(request, location, gpus, start=offers.at, borrowed=borrowed)
+        ask = ask.until(offers.at + tenure_of(world, request.run))
+        covered = cover(world, ask, now=offers.now)
         if isinstance(covered, Covered):
             found.append((location, covered))
     return sorted(found, key=preference)
 
 
 class NodeOffers:
-    """What each node would offer a run, and at which loss, if all preemptible leases were gone.
+    """What each node would offer a run, and at which loss, if all leases that may be cut were gone.
 
-    Its places fill up as groups are put there.
+    `put` takes places, which later groups cannot use any more.
     """
 
     def __init__(
@@ -129,34 +136,34 @@ class NodeOffers:
         self._world, self._request, self._calendar = world, request, calendar
         self.at, self.now = at, now
         self._end = min(FOREVER, at + request.in_the_way)
-        self._kinds = _CutSteps(world, request.run.uid, at=at, now=now)
-        self._nodes: dict[str, _Node] = {}
-        self._taken: dict[str, int] = {}
+        self._cut_steps = _CutSteps(world, request.run.uid, at=at, now=now)
+        self._offers: dict[str, _NodeOffer] = {}
+        self._taken: dict[str, int] = {}  # node -> GPUs taken by groups
         pools = candidate_pools(
             world.fleet, request.placement, locations_for(world, request.run.spec)
         )
         self._pools = {pool.domain: pool for pool in pools if not within or pool.domain in within}
-        self._losses: dict[str, Loss] = {}
+        self._losses: dict[str, Loss] = {}  # domain -> loss of the first group tried there
 
     def holds(self, places: tuple[tuple[str, int], ...]) -> bool:
-        """Return whether these places are still a site."""
+        """Return whether the run would fit in these places, i.e. they are still a site (Q7)."""
         nodes = self._world.fleet.nodes
         return all(
-            name in nodes and nodes[name].takes_work and self._node(name).room >= gpus
+            name in nodes and nodes[name].takes_work and self._offer(name).room >= gpus
             for name, gpus in places
         )
 
     def losses_in(self, domains: Collection[str]) -> tuple[tuple[str, int, int, int], ...]:
-        """Return the loss of the first group in each of these domains in which it fits."""
+        """Return (domain, *loss of the first group) for each of these domains in which it fits."""
         count = 1 if self._request.placement.spread else len(self._request.placement.groups)
         tried = {domain: self._try(count, domain) for domain in sorted(domains)}
         return tuple((domain, *found[0]) for domain, found in tried.items() if found is not None)
 
     def put(self, groups: int, location: Location) -> bool:
-        """Put groups into the location, each in the domain with the least loss; False if they do
-        not fit.
+        """Put groups into the location, each in the domain with the least loss (R2).
 
-        If groups may not spread, all go to one domain.
+        If groups may not spread, all go to one domain. Returns False, and takes nothing, if they
+        do not fit.
         """
         before = dict(self._taken)
         domains = sorted(d for d, pool in self._pools.items() if pool.home[1:] == location)
@@ -175,7 +182,7 @@ class NodeOffers:
         return True
 
     def _try(self, groups: int, domain: str) -> tuple[Loss, dict[str, int]] | None:
-        """Return the loss and the new places if the groups went to this domain, or None.
+        """Return the loss and the GPUs taken if the groups went to this domain, or None.
 
         Each pod goes to the node where it costs least.
         """
@@ -198,9 +205,10 @@ class NodeOffers:
     def _cheapest(
         self, names: list[str], taken: dict[str, int], *, is_spare: bool
     ) -> tuple[Loss, str] | None:
+        """Return the loss and the name of the node where one more pod costs least, or None."""
         placement, best = self._request.placement, None
         for name in names:
-            node, used = self._node(name), taken.get(name, 0)
+            node, used = self._offer(name), taken.get(name, 0)
             if used + placement.pod_gpus > node.room:
                 continue
             if is_spare and placement.spares_on_reserved and not node.is_reserved:
@@ -212,40 +220,43 @@ class NodeOffers:
                 return best
         return best
 
-    def _node(self, name: str) -> "_Node":
-        known = self._nodes.get(name)
+    def _offer(self, name: str) -> "_NodeOffer":
+        known = self._offers.get(name)
         if known is None:
             self._world.steps.take()
-            known = self._nodes[name] = self._look_at(self._world.fleet.nodes[name])
+            known = self._offers[name] = self._offer_of(self._world.fleet.nodes[name])
         return known
 
-    def _look_at(self, state: NodeState) -> "_Node":
+    def _offer_of(self, state: NodeState) -> "_NodeOffer":
+        """Return what a node offers, from the leases on it and the step of R3 that may cut each."""
         if not state.takes_work:
-            return _Node(0, 0, 0, 0, is_reserved=state.node.is_reserved)
+            return _NodeOffer(0, 0, 0, 0, is_reserved=state.node.is_reserved)
         world, name = self._world, state.node.name
         cut: set[str] = set()
         ending: set[str] = set()
         masks = {"spare": 0, "shrink": 0}
         for lease_name in world.open_by_node.get(name, ()):
             lease = world.leases[lease_name]
-            kind = self._kinds.of(lease, state)
-            if kind:
+            step = self._cut_steps.of(lease, state)
+            if step:
                 cut.add(lease_name)
-            if kind == "ending":
+            if step == "ending":
                 ending.add(lease_name)
-            if kind in masks and world.terms[lease_name].frees_at > self.at:
-                masks[kind] |= mask_of(lease.slots)
-        return _Node(
-            self._left(state, cut),
-            self._left(state, ending),
+            if step in masks and world.terms[lease_name].frees_at > self.at:
+                masks[step] |= mask_of(lease.slots)
+        return _NodeOffer(
+            self._usable_gpus(state, cut),
+            self._usable_gpus(state, ending),
             masks["spare"].bit_count(),
             masks["shrink"].bit_count(),
             is_reserved=state.node.is_reserved,
         )
 
-    def _left(self, state: NodeState, gone: set[str]) -> int:
-        """Return the GPUs of a node that the run can use for its whole duration if the leases
-        `gone` ended."""
+    def _usable_gpus(self, state: NodeState, gone: set[str]) -> int:
+        """Return the GPUs of a node that the run could use for its whole duration.
+
+        `gone`: leases that are assumed to have ended. GPUs that entries need are taken off.
+        """
         world, name = self._world, state.node.name
         over, taken = set(gone), 0
         for lease_name in world.open_by_node.get(name, ()):
@@ -254,10 +265,11 @@ class NodeOffers:
             if lease_name not in over:
                 taken |= mask_of(world.leases[lease_name].slots)
         entries = self._calendar.entries_on(name, self._request.run.uid, self._request.limit)
-        missed = missed_by(world, name, entries, start=self.at, end=self._end, gone=over)
-        return max(0, state.node.gpus - state.foreign - taken.bit_count() - missed)
+        kept = kept_gpus(world, name, entries, start=self.at, end=self._end, gone=over)
+        return max(0, state.node.gpus - state.foreign - taken.bit_count() - kept)
 
     def site(self, money: tuple[HeldMoney, ...]) -> Site:
+        """Return the site that consists of the places taken, with these payers."""
         places = tuple(sorted((name, gpus) for name, gpus in self._taken.items() if gpus))
         nodes = self._world.fleet.nodes
         return Site(
@@ -268,13 +280,13 @@ class NodeOffers:
         )
 
 
-class _Node:
-    """GPUs that one node could offer, by what would be lost for them."""
+class _NodeOffer:
+    """The GPUs that one node could offer, by what would be lost for them."""
 
     __slots__ = ("free", "is_reserved", "room", "shrink", "spare")
 
     def __init__(self, room: int, free: int, spare: int, shrink: int, *, is_reserved: bool) -> None:
-        self.room = room  # GPUs if all preemptible leases were gone
+        self.room = room  # GPUs if all leases that may be cut were gone
         self.free = free  # GPUs without any preemption
         self.spare, self.shrink = spare, shrink
         self.is_reserved = is_reserved
@@ -282,8 +294,8 @@ class _Node:
     def loss(self, gpus: int) -> Loss:
         """Return the loss for `gpus` GPUs on this node: free ones, then spares, shrinking, lottery.
 
-        Example: 8 GPUs on a node with 3 free, 2 under spares and 1 under a group that may be shrunk
-        lose 2 by lottery, 1 by shrinking and 2 of spares.
+        Example: a node has 3 GPUs free, 2 under spares, and 1 under a group that may be shrunk. For
+        8 GPUs, the loss is 2 by lottery, 1 by shrinking and 2 of spares.
         """
         missing = max(0, gpus - self.free)
         spares = min(missing, self.spare)
@@ -292,7 +304,7 @@ class _Node:
 
 
 class _CutSteps:
-    """The step of R3 by which a lease may be cut for a run that starts at `at`; "" if by none."""
+    """Tells by which step of R3 a lease may be cut for the run `uid` that starts at `at`."""
 
     def __init__(self, world: World, uid: Uid, *, at: Instant, now: Instant) -> None:
         self._world, self._uid = world, uid
@@ -301,12 +313,14 @@ class _CutSteps:
         self._safe: dict[Uid, bool] = {}
 
     def of(self, lease: Lease, state: NodeState) -> str:
+        """Return "spare", "shrink" or "lottery"; "ending" if the lease is already ending; "" if it
+        may not be cut."""
         if lease.uid == self._uid:
             return ""
         if lease.ending is not None:
             return "ending" if lease.ending.deadline > self._now else ""
         if lease.role is Role.SPARE:
-            return "" if is_spoken_for(self._world, lease) else "spare"
+            return "" if will_be_taken_over(self._world, lease) else "spare"
         if lease.group in self._surplus_of(lease.uid):
             return "shrink"
         if lease.role is Role.BORROWED and mask_of(lease.slots) & state.spare:
@@ -319,6 +333,7 @@ class _CutSteps:
         return self._surplus[uid]
 
     def _is_safe(self, uid: Uid) -> bool:
+        """Return whether the run has no bundles in a lottery: it is protected, or unknown."""
         if uid not in self._safe:
             run = self._world.runs.get(uid)
             is_drawn = self._world.policy.cuts is CutPolicy.LOTTERY

@@ -1,8 +1,9 @@
-"""The steps of a preemption: what may be cut, in which order, and what is given back (R3 to R6).
+"""The steps of a preemption: what may be cut, in which order, and which victims are spared (R3 to
+R6).
 
-Shared by `resolve` (short of GPUs) and `overdraft` (short of money), which differ in scope and in
-what "fits" means. Everything happens in the caller's what-if: cuts change the indices, never the
-ledger.
+Shared by `resolve` (GPUs are short) and `overdraft` (money is short). These two have different
+scopes, and a different meaning of "fits". Everything happens in the caller's what-if: cuts change
+the indices there, never the ledger.
 """
 
 from collections import Counter
@@ -11,14 +12,14 @@ from enum import StrEnum
 
 from leasehold.core.facts import Gang, Lease, Record, Relation, Role, Run, RunKey, Uid
 from leasehold.core.ledger.lottery import Urn, bundle_order
-from leasehold.core.placement.drain import is_spoken_for
+from leasehold.core.placement.drain import will_be_taken_over
 from leasehold.core.resolutions import Bundle, Draw, SweepWidth
 from leasehold.core.units import DAY, HOUR, Instant, Millis
 from leasehold.core.world.waiting import wait_of
 from leasehold.core.world.width import minimum_gpus, standing_groups
 from leasehold.core.world.world import World
 
-Seeder = Callable[[], str]
+Seeder = Callable[[], str]  # returns the seed of the lottery, if one is held
 
 
 class CutKind(StrEnum):
@@ -30,7 +31,7 @@ class CutKind(StrEnum):
 
 
 class Cut(Record):
-    """One thing that is taken: a spare, a group or a bundle, with every lease that ends by it."""
+    """One step of a preemption: a spare, a group or a bundle, with every lease that it ends."""
 
     kind: CutKind
     uid: Uid
@@ -48,6 +49,7 @@ class Cut(Record):
 
     @property
     def name(self) -> str:
+        """Return the spare's lease, `run` for a whole run, or `run#group`."""
         if self.kind is CutKind.SPARE:
             return self.leases[0].name
         return self.run if self.group is None else f"{self.run}#{self.group}"
@@ -66,8 +68,12 @@ class Scope:
         restore: Callable[[Lease], None],
         gone: Iterable[str] = (),
     ) -> None:
-        """Start with all leases that are not ending. `gone`: leases that end before anything is
-        cut."""
+        """Begin with all leases that are not ending.
+
+        `fits`: returns whether enough has been cut.
+        `free`, `restore`: end a lease in the caller's what-if, and undo that.
+        `gone`: leases that end before anything is cut.
+        """
         self.world = world
         self.leases = [lease for lease in leases if lease.ending is None]
         self.fits = fits
@@ -76,23 +82,27 @@ class Scope:
         self.gone = set(gone)  # grows with the cuts that are applied
 
     def apply(self, cut: Cut) -> None:
+        """End the leases of a cut, except those that an earlier cut has ended."""
         for lease in (*cut.leases, *cut.fillers):
             if lease.name not in self.gone:
                 self.gone.add(lease.name)
                 self._free(lease)
 
     def give_back(self, cut: Cut, ended: Counter[str]) -> None:
-        """Undo a cut, except for leases that another cut ends, too. `ended`: lease -> number of
-        cuts that end it."""
+        """Undo a cut (R6), except for leases that another cut ends, too.
+
+        `ended`: lease -> number of cuts that end it.
+        """
         for lease in cut.ends.values():
             if lease.name in self.gone and ended[lease.name] == 1:
                 self.gone.discard(lease.name)
                 self._restore(lease)
 
     def standing(self) -> list[Lease]:
+        """Return the leases of the scope that are not cut."""
         return [lease for lease in self.leases if lease.name not in self.gone]
 
-    # What may be taken.
+    # What may be cut.
 
     def spares(self) -> Iterator[Cut]:
         """Yield the spares, newest first, except those that a lost pod is about to take over
@@ -100,7 +110,7 @@ class Scope:
         held = [
             lease
             for lease in self.leases
-            if lease.role is Role.SPARE and not is_spoken_for(self.world, lease)
+            if lease.role is Role.SPARE and not will_be_taken_over(self.world, lease)
         ]
         held.sort(key=_newest_first, reverse=True)
         for lease in held:
@@ -129,16 +139,19 @@ class Scope:
             self._group_cut(CutKind.SHRINK, uid, max(self._groups_in_scope(uid))) for uid in order
         ]
 
-    def conflict_set(self, *, now: Instant, but: Uid) -> dict[str, list[tuple[Bundle, Cut]]]:
-        """Return the bundles left, by owner (R4): what the lottery draws from.
+    def conflict_set(
+        self, *, now: Instant, beneficiary: Uid
+    ) -> dict[str, list[tuple[Bundle, Cut]]]:
+        """Return the bundles that are left, by owner: the lottery draws from these (R4).
 
-        For a waiting run (`but` is its uid) protected runs have no bundles.
+        `beneficiary`: the waiting run, for which protected runs have no bundles; "" for an
+        overdraft, in which no run is protected.
         """
         found: dict[str, list[tuple[Bundle, Cut]]] = {}
         in_scope = {lease.uid for lease in self.standing() if lease.role is not Role.SPARE}
-        for uid in sorted(in_scope - {but}):
+        for uid in sorted(in_scope - {beneficiary}):
             run = self.world.runs.get(uid)
-            if run is None or (but and is_protected(self.world, run, now)):
+            if run is None or (beneficiary and is_protected(self.world, run, now)):
                 continue
             bundles = self.bundles_of(run)
             found.setdefault(run.spec.owner, []).extend(bundles)
@@ -147,8 +160,11 @@ class Scope:
         return dict(sorted(found.items()))
 
     def bundles_of(self, run: Run) -> list[tuple[Bundle, Cut]]:
-        """Return a bundle for each group in scope if the `gang: Group` run stays at its minimum
-        without it; otherwise one bundle for the whole run."""
+        """Return the bundles of a run with their cuts (R4).
+
+        A sweep that stays at its minimum with a group less has one bundle for each of its groups in
+        the scope. Any other run is one bundle.
+        """
         cuts = [self.whole_cut(run.uid)]
         width_after = self.width(run) - run.spec.group_gpus
         if run.spec.gang is Gang.GROUP and width_after >= minimum_gpus(run.spec):
@@ -191,12 +207,13 @@ class Scope:
                 yield from cuts
 
     def cut_of(self, bundle: Bundle) -> Cut:
-        """Return the cut for a bundle: those of its leases that have not ended by earlier cuts."""
+        """Return the cut for a bundle, without leases that earlier cuts have ended."""
         if bundle.group is None:
             return self.whole_cut(bundle.uid)
         return self._group_cut(CutKind.DRAW, bundle.uid, bundle.group)
 
     def width(self, run: Run) -> int:
+        """Return the run's width in GPUs after the cuts so far."""
         return sum(lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)
 
     def _own(self, uid: Uid) -> list[Lease]:
@@ -239,8 +256,8 @@ def _newest_first(spare: Lease) -> tuple[Instant, RunKey, int, int, tuple[int, .
 
 
 def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
-    """Return the leases that end when this spare is taken: all leases of each gang that fills
-    it."""
+    """Return the leases that end when this spare is dropped: all leases of each unit that fills
+    it (F3)."""
     assert spare.role is Role.SPARE, spare.name
     units: set[tuple[Uid, int]] = set()
     for name in sorted(world.open_by_node.get(spare.node, ())):
@@ -256,8 +273,8 @@ def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
 
 
 def surplus_of(world: World, uid: Uid) -> frozenset[int]:
-    """Return the groups of an elastic run above its minimum, which may be shrunk: the highest
-    indices."""
+    """Return the groups of an elastic run above its minimum, which may be cut by shrinking: those
+    with the highest indices (R3b)."""
     run = world.runs.get(uid)
     if run is None or run.spec.malleable is None:
         return frozenset()
@@ -280,15 +297,17 @@ def protected_until(world: World, run: Run) -> Instant | None:
 
 
 def tenure_of(world: World, run: Run) -> Millis:
-    """Return for how long a start protects: 2 h, or twice the checkpoint if longer, at most 24
-    h. A configured `resolver.minTenure` replaces both."""
+    """Return for how long a start protects the run: `resolver.minTenure`, if configured.
+
+    Otherwise 2 h, or twice the run's checkpoint interval if that is longer, but at most 24 h.
+    """
     if world.policy.min_tenure is not None:
         return world.policy.min_tenure
     return min(max(2 * HOUR, 2 * (run.spec.checkpoint or 0)), DAY)
 
 
 class Cuts(Record):
-    """The cuts of one preemption in order, and those that were given back (R6)."""
+    """The cuts of one preemption in order, those that were not needed (R6), and its lottery."""
 
     taken: tuple[Cut, ...]
     returned: tuple[Cut, ...]
@@ -299,12 +318,16 @@ class Cuts(Record):
 
     @property
     def kept(self) -> tuple[Cut, ...]:
+        """Return the cuts that were needed."""
         back = {(cut.kind, cut.name) for cut in self.returned}
         return tuple(cut for cut in self.taken if (cut.kind, cut.name) not in back)
 
 
 def structural(scope: Scope) -> list[Cut]:
-    """Drop spares, then shrink round by round, until the run fits (R3a, R3b). Returns the cuts."""
+    """Drop spares, then shrink round by round, until the run fits (R3a, R3b).
+
+    Returns the cuts. They may not be enough.
+    """
     taken: list[Cut] = []
     for cut in scope.spares():
         if scope.fits():
@@ -324,17 +347,21 @@ def structural(scope: Scope) -> list[Cut]:
 
 
 def cut_until_it_fits(
-    scope: Scope, *, seeder: Seeder, now: Instant, but: Uid, partly: bool = False
+    scope: Scope, *, seeder: Seeder, now: Instant, beneficiary: Uid, partly: bool = False
 ) -> Cuts | None:
-    """Run all three steps of R3 and give back what is not needed (R6).
+    """Carry out the three steps of R3, spare the victims that are not needed (R6), and return the
+    cuts.
 
-    Returns None if even everything is not enough; with `partly`, cuts everything in that case.
+    Returns None if even all cuts are not enough; with `partly`, returns all cuts in that case.
+    `beneficiary`: the waiting run, or "" for an overdraft.
     """
     taken = structural(scope)
-    conflicts = {} if scope.fits() else scope.conflict_set(now=now, but=but)
+    conflicts = {} if scope.fits() else scope.conflict_set(now=now, beneficiary=beneficiary)
     if not scope.fits() and not partly and not enough(scope, conflicts):
         return None
-    lots = LotteryDraws(scope, conflicts, owned_last=bool(but) and scope.world.policy.owned_last)
+    lots = LotteryDraws(
+        scope, conflicts, owned_last=bool(beneficiary) and scope.world.policy.owned_last
+    )
     seed = seeder() if conflicts and not scope.fits() else ""
     while seed and not scope.fits():
         cut = lots.draw(seed)
@@ -405,7 +432,10 @@ def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool
 
 
 def _given_back(scope: Scope, taken: list[Cut]) -> tuple[Cut, ...]:
-    """Walk the cuts backwards and give back each one that is not needed (R6)."""
+    """Check the cuts in reverse order and undo each one that is not needed (R6).
+
+    Returns the cuts that were undone.
+    """
     kept: dict[Uid, list[Cut]] = {}
     for cut in taken:
         kept.setdefault(cut.uid, []).append(cut)
@@ -427,9 +457,10 @@ def _given_back(scope: Scope, taken: list[Cut]) -> tuple[Cut, ...]:
 
 
 def _ends_with_another(cut: Cut, kept: list[Cut]) -> bool:
-    """Return whether another cut of the same run (`kept`) makes this one irrelevant.
+    """Return whether another cut of the same run ends the same leases anyway.
 
-    A run that was cut as a whole needs neither its spares nor the groups it gave up before.
+    A run that was cut as a whole loses its spares, too, and the groups that it gave up before.
+    `kept`: the cuts of this run that have not been undone.
     """
     return any(
         other is not cut

@@ -228,14 +228,14 @@ class Accounts:
             self._what_if.note(lambda: self._unclaim(account))
 
     def respect(
-        self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: frozenset[Uid]
+        self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, except_for: frozenset[Uid]
     ) -> None:
-        """Count the claims of planned starts, except those of the runs `but`.
+        """Count the claims of planned starts, except those of the runs `except_for`.
 
         The caller must hold an open what-if.
         """
         before, whose = self._planned, self._planners
-        self._planned, self._planners = planned, but
+        self._planned, self._planners = planned, except_for
         if self._what_if.active:
             self._what_if.note(lambda: self._respect(before, whose))
 

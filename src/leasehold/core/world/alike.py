@@ -1,7 +1,7 @@
-"""Likeness: groups runs with equal requests, because one answer holds for all of them.
+"""Find queued runs with equal requests, because one answer holds for all of them.
 
-The queue often holds a thousand runs that differ only in name and command. Expensive questions are
-asked once per likeness. Nothing is decided here.
+The queue often has a thousand runs that differ only in name and command. Expensive questions are
+asked once for all equal runs. Nothing is decided here.
 """
 
 from weakref import WeakValueDictionary
@@ -13,8 +13,10 @@ from leasehold.core.verdicts import Refused
 
 
 class EqualRuns:
-    """What equal runs have in common, compared by identity. `refused` is the newest refusal of
-    any of them."""
+    """A class of runs with equal requests; compared by identity.
+
+    `refused`: the newest refusal of any of them.
+    """
 
     __slots__ = ("__weakref__", "refused")
 
@@ -22,7 +24,7 @@ class EqualRuns:
         self.refused: Refused | None = None
 
     def settle(self, refused: Refused) -> Refused:
-        """Return the same object for an equal refusal, so that callers can compare by identity."""
+        """Return one and the same object for equal refusals, so that callers can use `is`."""
         if self.refused != refused:
             self.refused = refused
         assert self.refused is not None
@@ -30,7 +32,7 @@ class EqualRuns:
 
 
 class EqualRunsIndex:
-    """The likenesses of the queued runs."""
+    """The class of equal runs that each queued run belongs to."""
 
     def __init__(self) -> None:
         self._known: dict[Uid, tuple[RunSpec, EqualRuns]] = {}
@@ -39,6 +41,7 @@ class EqualRunsIndex:
         )
 
     def likeness(self, run: Run) -> EqualRuns:
+        """Return the class of runs that are equal to this one. Name and command do not count."""
         known = self._known.get(run.uid)
         if known is not None and known[0] is run.spec:
             return known[1]

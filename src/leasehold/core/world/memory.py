@@ -1,7 +1,7 @@
-"""What controllers remember from turn to turn: what was reported last, and for which queued run.
+"""What controllers remember from turn to turn: messages already reported, and cached answers.
 
-Kept with the World, never stored. Nothing here is a fact: with an empty memory a World makes the
-same decisions, repeats some messages and recomputes some answers.
+Kept with the World, never stored. Nothing here is a fact: with an empty memory the same decisions
+are made, some messages are repeated, and some answers are computed again.
 """
 
 from typing import TypeVar
@@ -16,27 +16,29 @@ T = TypeVar("T")
 
 
 class Memory:
-    """What was reported last, by run. Fields are read freely; only methods change them."""
+    """What controllers remember from turn to turn. Anyone may read the fields; only methods change
+    them."""
 
     def __init__(self) -> None:
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
-        self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest cover walk
-        # the refusal, and the place that was reported
+        self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest search for payers
+        # runs beyond the depth (Q9): the refusal, and the place among the owner's and in all
         self.behind: dict[Uid, tuple[Refused, int, int]] = {}
         self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds were blocked
         self.held: dict[str, int] = {}  # node -> GPUs kept by activations under way
-        self.claims: tuple[Claim, ...] = ()  # money kept by planned starts
+        self.claims: tuple[Claim, ...] = ()  # claims of all plans and holds, from the last walk
         self.foreseen: set[Uid] = set()  # runs whose odds of a start by preemption were announced
         self.alike = EqualRunsIndex()
         self._kept: dict[type, object] = {}
-        self._was_put_off = False  # whether the queue was put off in the turn before
-        # since when no turn was still; None: the last turn was still
+        self._was_postponed = False  # whether the last turn postponed the queue
+        # the first turn since when every turn opened or closed leases; None: the last did not
         self._moving_since: Instant | None = None
         self._drawn_since: Instant = 0
         self._drawn = 0
 
     def kept(self, kind: type[T]) -> T:
-        """Return what a controller keeps from turn to turn, made when it is first asked for."""
+        """Return the object of this class that a controller keeps from turn to turn; it is created
+        at the first call."""
         found = self._kept.get(kind)
         if found is None:
             found = self._kept[kind] = kind()
@@ -54,7 +56,7 @@ class Memory:
     # Why a run waits.
 
     def refuse(self, uid: Uid, refused: Refused) -> bool:
-        """Note why the run waits. Returns whether that is news; a changed count is not."""
+        """Note why the run waits. Returns whether that is new; a changed number is not."""
         known = self.refusals.get(uid)
         is_news = known is None or known.essence != refused.essence
         self.refusals[uid] = refused
@@ -62,21 +64,25 @@ class Memory:
         self.note_trace(uid, refused.trace)
         return is_news
 
-    def tell_place(self, uid: Uid, refused: Refused, told: Refused, place: tuple[int, int]) -> None:
-        """Note that the run is told `told`; `refused` is the refusal that it shares with equal
-        runs."""
-        assert told.reason is refused.reason, uid
+    def note_place(
+        self, uid: Uid, refused: Refused, reported: Refused, place: tuple[int, int]
+    ) -> None:
+        """Note the place in the queue of a run beyond the depth (Q9).
+
+        `refused`: the refusal that equal runs share. `reported`: the same with the place in words.
+        """
+        assert reported.reason is refused.reason, uid
         self.behind[uid] = (refused, *place)
-        self.refusals[uid] = told
+        self.refusals[uid] = reported
         self.note_trace(uid, refused.trace)
 
     def forget_refusal(self, uid: Uid) -> None:
-        """Forget why the run waited: it waits no more."""
+        """Forget why the run waited, because it no longer waits."""
         self.refusals.pop(uid, None)
         self.behind.pop(uid, None)
 
     def note_trace(self, uid: Uid, trace: tuple[CoverStep, ...]) -> None:
-        """Note the newest cover walk; an answer without a walk keeps the one before."""
+        """Note the newest search for payers. An empty trace does not replace an earlier one."""
         if trace:
             self.traces[uid] = trace
 
@@ -102,20 +108,21 @@ class Memory:
 
     # The cost of a turn.
 
-    def may_put_off(self) -> bool:
-        """Return whether something may be put off to the next turn. Never twice in a row."""
-        return not self._was_put_off
+    def may_postpone(self) -> bool:
+        """Return whether work may be postponed to the next turn: not if the last turn did it."""
+        return not self._was_postponed
 
-    def put_off_once(self, *, wanted: bool) -> bool:
-        """Put the queue off to the next turn if wanted, but never twice in a row. Returns
-        whether it is."""
-        self._was_put_off = wanted and not self._was_put_off
-        return self._was_put_off
+    def postpone_once(self, *, wanted: bool) -> bool:
+        """Postpone the queue to the next turn if `wanted`, but never twice in a row. Returns
+        whether it is postponed."""
+        self._was_postponed = wanted and not self._was_postponed
+        return self._was_postponed
 
-    # Whether everything is still, i.e. turns open and close nothing.
+    # Whether everything is still, i.e. turns open and close no leases.
 
     def moving_for(self, now: Instant) -> Millis:
-        """Return for how long things have been changing since everything was last still."""
+        """Return for how long turns have been opening or closing leases without a pause; 0 if the
+        last turn did not."""
         return 0 if self._moving_since is None else now - self._moving_since
 
     def note_turn(self, now: Instant, *, is_still: bool) -> None:
@@ -125,8 +132,10 @@ class Memory:
             self._moving_since = now
 
     def may_draw(self, now: Instant, *, count: int, per: Millis) -> Instant | None:
-        """Take one of `count` draws per span of `per` ms. Returns None, or when the next one is
-        allowed."""
+        """Use one of the `count` draws that are allowed in `per` ms.
+
+        Returns None if it is allowed now, otherwise the instant at which the next one is.
+        """
         assert count > 0
         if not 0 <= now - self._drawn_since < per:
             self._drawn_since, self._drawn = now, 0

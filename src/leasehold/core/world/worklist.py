@@ -1,8 +1,9 @@
-"""What has to be looked at, and when: runs, Budgets, and their alarms.
+"""The work list: which runs and Budgets the next turns must look at, and when.
 
-Filled by the World as facts change, and by turns that want to come back; a turn takes what is due.
-After a crash everything is looked at again. Outdated alarms are cancelled: an unneeded look could
-find changes due to time alone, and then decisions would depend on when it happens.
+The World adds runs and Budgets as facts change, and turns set alarms. A turn takes what is due.
+After a crash everything is looked at again. Alarms that are no longer needed are cancelled: an
+unneeded look could find a change that is due to time alone, and the decision would then depend on
+when that look happened.
 """
 
 from heapq import heappop, heappush
@@ -12,7 +13,7 @@ from leasehold.core.units import FOREVER, Instant
 
 
 class Worklist:
-    """Runs and Budgets to look at. Fields are read freely; only methods change them."""
+    """Runs and Budgets to look at. Anyone may read the fields; only methods change them."""
 
     def __init__(self) -> None:
         self.runs: dict[Uid, None] = {}  # to look at in the next turn
@@ -33,13 +34,14 @@ class Worklist:
         self.runs[uid] = None
 
     def touch_budget(self, key: str) -> None:
-        """Check this Budget in the next turn: what it may pay for, or pays for, has changed."""
+        """Check this Budget in the next turn, because its caps or its leases have changed."""
         assert key.count("/") == 1, key
         self.budgets[key] = None
         self.unsettled[key] = None
 
     def file(self, uid: Uid, *, is_pending: bool, is_elastic: bool) -> None:
-        """Note what remains to be done for a run."""
+        """Note whether the run has waiting units, and whether its width differs from the desired
+        one."""
         for table, belongs in ((self.pending, is_pending), (self.elastic, is_elastic)):
             if belongs:
                 table[uid] = None
@@ -47,7 +49,7 @@ class Worklist:
                 table.pop(uid, None)
 
     def forget(self, uid: Uid) -> None:
-        """Drop the work of a run that is gone."""
+        """Drop the work for a run that is gone."""
         self.pending.pop(uid, None)
         self.elastic.pop(uid, None)
 
@@ -74,6 +76,7 @@ class Worklist:
 
     @property
     def next_alarm(self) -> Instant:
+        """Return the earliest alarm that is still valid; FOREVER if there is none."""
         while self._alarms and not self._stands(*self._alarms[0]):
             heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else FOREVER
@@ -106,10 +109,12 @@ class Worklist:
         return taken
 
     def raise_money_alarms(self, now: Instant) -> None:
+        """Check the Budgets whose alarms are due in this turn."""
         while self.next_money_alarm <= now:
             self.touch_budget(heappop(self._money_alarms)[1])
 
     def take_unsettled(self) -> list[str]:
+        """Take the Budgets that may be overdrawn, sorted by key."""
         taken = sorted(self.unsettled)
         self.unsettled.clear()
         return taken
@@ -120,13 +125,16 @@ class Worklist:
         self.budgets.clear()
         return taken
 
-    # A lease is opened only where its payer covers it; only an edit of the envelope or of a node
-    # can change that. So an envelope found in place need not be checked lease by lease again.
+    # A lease is opened only where its payer covers it, and only an edit of the envelope or of a
+    # node can change that. An envelope that was checked lease by lease need not be checked again
+    # until then.
 
     def note_in_place(self, envelope: Envelope, node_changes: int) -> None:
         """Note that everything the envelope pays for is in places that it covers."""
         self._in_place[envelope.key] = (envelope, node_changes)
 
     def is_in_place(self, envelope: Envelope, node_changes: int) -> bool:
+        """Return whether `note_in_place` was called, and neither envelope nor nodes changed
+        since."""
         seen, changes = self._in_place.get(envelope.key, (None, -1))
         return seen is envelope and changes == node_changes
