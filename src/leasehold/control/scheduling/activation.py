@@ -14,15 +14,13 @@ from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import block, present
 from leasehold.control.scheduling.family import FamilySettlement, take_back
 from leasehold.control.scheduling.holds import Hold, ends_at, give_up, groups_held_for, hold_of
-from leasehold.control.scheduling.plans import claims_of_held
+from leasehold.control.scheduling.plans import can_pay_held, claims_of_held
 from leasehold.control.scheduling.requests import start_request_for
 from leasehold.control.scheduling.settling import must_wait
 from leasehold.control.turn import Turn
 from leasehold.core.admission.order import in_order, is_ahead, place_of
 from leasehold.core.calendar.entries import Calendar, Entry, uid_of_run
 from leasehold.core.facts import Record, Run
-from leasehold.core.funding.claims import funding_request_for
-from leasehold.core.funding.cover import can_pay
 from leasehold.core.preemption.resolve import PlannedSite, Resolved, resolve
 from leasehold.core.preemption.site import NodeOffers, money_of
 from leasehold.core.requests import StartRequest
@@ -222,12 +220,9 @@ def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None
 def _is_paid(turn: Turn, request: StartRequest, found: Reservation) -> bool:
     """Return whether the payers recorded with the site can pay now."""
     world = turn.world
-    ask = funding_request_for(
-        request, ("", ""), request.placement.gpus, start=turn.now, borrowed=request.borrowed_already
-    )
     with world.what_if.opened():
         turn.calendar.respect(world, request.run.uid, request.limit)
-        return can_pay(world, ask, found.held_money, now=turn.now)
+        return can_pay_held(turn, request, found.held_money, at=turn.now)
 
 
 def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
@@ -235,17 +230,13 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
 
     Returns whether anything was decided. `finish_activations` does the second part.
     """
-    request, found, world = due.request, due.reservation, turn.world
-    ask = funding_request_for(
-        request, ("", ""), request.placement.gpus, start=turn.now, borrowed=request.borrowed_already
+    request, found = due.request, due.reservation
+    taken = take_back(
+        turn,
+        request,
+        seeder=lambda: subject.seed(turn),
+        is_paid=lambda: _is_paid(turn, request, found),
     )
-
-    def is_paid() -> bool:
-        with world.what_if.opened():
-            turn.calendar.respect(world, request.run.uid, request.limit)
-            return can_pay(world, ask, found.held_money, now=turn.now)
-
-    taken = take_back(turn, request, seeder=lambda: subject.seed(turn), is_paid=is_paid)
     if taken is None:
         return False
     apply_settlement(turn, request, taken, subject)
@@ -292,7 +283,6 @@ def activating(
 
     `is_site`: the places are still the announced site, because only money was taken back so far.
     """
-    nodes = turn.world.fleet.nodes
     turn.reserve(
         replace(
             found,
@@ -307,7 +297,6 @@ def activating(
             is_site=is_site,
         )
     )
-    assert all(name in nodes for name, _ in places) or is_site
     turn.tell("Run", run.key, NoticeReason.ACTIVATING, "room is being made by a Resolution")
     turn.again = True
 

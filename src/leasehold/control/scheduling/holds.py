@@ -10,14 +10,12 @@ from msgspec.structs import replace
 from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import cancel_reservation, release
 from leasehold.control.running.life import BIND_FAILING, Standing, units_of
-from leasehold.control.scheduling.plans import claims_of_held
+from leasehold.control.scheduling.plans import can_pay_held, claims_of_held
 from leasehold.control.scheduling.requests import start_request_for, waiting_groups
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import as_found_by
 from leasehold.core.calendar.entries import Calendar, Entry
 from leasehold.core.facts import Gang, Record, Run
-from leasehold.core.funding.claims import funding_request_for
-from leasehold.core.funding.cover import can_pay
 from leasehold.core.placement.pack import try_pack
 from leasehold.core.preemption.resolve import PlannedSite, free_ending_leases
 from leasehold.core.requests import StartRequest
@@ -245,11 +243,4 @@ def _pays(turn: Turn, hold: Hold, request: StartRequest) -> bool:
     others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != request.run.uid)
     with world.what_if.opened():
         others.respect(world, request.run.uid, request.limit)
-        ask = funding_request_for(
-            request,
-            ("", ""),
-            request.placement.gpus,
-            start=turn.now,
-            borrowed=request.borrowed_already,
-        )
-        return can_pay(world, ask, hold.reservation.held_money, now=turn.now)
+        return can_pay_held(turn, request, hold.reservation.held_money, at=turn.now)

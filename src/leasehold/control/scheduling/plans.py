@@ -258,10 +258,12 @@ def is_possible(
         nodes = world.fleet.nodes
         if not all(name in nodes and nodes[name].free >= gpus for name, gpus in places):
             return False
-        return _pays(turn, request, money, at=at)
+        return can_pay_held(turn, request, money, at=at)
 
 
-def _pays(turn: Turn, request: StartRequest, money: tuple[HeldMoney, ...], *, at: Instant) -> bool:
+def can_pay_held(
+    turn: Turn, request: StartRequest, money: tuple[HeldMoney, ...], *, at: Instant
+) -> bool:
     """Return whether exactly these payers can pay for a start at `at`.
 
     The caller must hold an open what-if in which the calendar is respected.
@@ -449,7 +451,7 @@ def _site_stands(
         turn.calendar.respect(world, request.run.uid, request.limit)
         for name in returned:
             world.accounts.end(world.leases[name], world.terms[name], at=now)
-        if not _pays(turn, request, old.held_money, at=at):
+        if not can_pay_held(turn, request, old.held_money, at=at):
             return False
         return NodeOffers(world, request, turn.calendar, at=at, now=now).holds(old.held_places)
 

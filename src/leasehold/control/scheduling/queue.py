@@ -191,7 +191,7 @@ def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
 def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None:
     """Write the reservation of a planned run; add the run to `due` if it must be activated now."""
     if planned.plan is None:
-        cancel_reservation(turn, run, "what waits of it is beyond its minimum")
+        cancel_reservation(turn, run, "no start of it is planned")
     elif planned.plan.state is State.BLOCKED:
         block(turn, run, planned.refused)
     else:
