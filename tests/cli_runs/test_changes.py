@@ -173,4 +173,4 @@ def test_each_thing_that_is_wrong_is_said_once(cli: Cli) -> None:
         "  spec.runtime.checkpoint",
     ]
     said = cli("leases", "--since", "yesterday").stderr
-    assert said.count("write an instant") == 1
+    assert said.count("use a time") == 1

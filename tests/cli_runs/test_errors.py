@@ -127,7 +127,7 @@ def test_every_mistake_of_a_manifest_by_path(cli: Cli) -> None:
     [
         ("a: [", "standard input:"),
         ("", "an empty file"),
-        ("- 1\n", "write an object with kind and spec"),
+        ("- 1\n", "use an object with kind and spec"),
         ("kind: Budget\nmetadata: {name: x}\n", "there is no Run in it"),
     ],
 )

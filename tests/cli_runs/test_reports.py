@@ -41,4 +41,4 @@ def test_a_zone_needs_a_calendar_and_must_be_one(cli: Cli) -> None:
     assert "--tz says whose" in cli("report", "gpu-hours", "--tz", "UTC").stderr
     wrong = cli("report", "gpu-hours", "--by", "day", "--tz", "Mars/Olympus")
     assert wrong.exit_code == 1
-    assert "write a zone such as Europe/Berlin" in wrong.stderr
+    assert "use a zone such as Europe/Berlin" in wrong.stderr

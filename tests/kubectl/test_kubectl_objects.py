@@ -94,8 +94,8 @@ def test_a_mistake_is_told_with_its_place(kubectl: Kubectl) -> None:
     told = kubectl("create", "-f", kubectl.file(wrong))
     assert told.code == 1
     assert 'The Run "wrong" is invalid:' in told.err
-    assert "* spec.sparesPerGroup: -1: write a whole number" in told.err
-    assert "* spec.gang: 'Pack': write Run or Group" in told.err
+    assert "* spec.sparesPerGroup: -1: use a whole number" in told.err
+    assert "* spec.gang: 'Pack': use Run or Group" in told.err
 
     misspelt = kubectl("create", "-f", kubectl.file(run("wrong", sparesPerGrop=1)))
     assert 'unknown field "spec.sparesPerGrop"' in misspelt.err

@@ -84,4 +84,4 @@ def test_a_place_for_questions_that_no_service_can_name_is_refused(place: str) -
         timeout=DEADLINE_S,
     )
     assert done.returncode == 2
-    assert "write HOST:PORT with a DNS name" in done.stderr
+    assert "use HOST:PORT with a DNS name" in done.stderr

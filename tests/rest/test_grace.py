@@ -62,7 +62,7 @@ def test_a_new_run_cannot_ask_for_more_than_the_server_gives(
 
     ((field, message),) = causes(refused)
     assert field == "spec.runtime.gracePeriod"
-    assert "61s: write at most 1m (gracePeriod.max of this server)" in message
+    assert "61s: use at most 1m (gracePeriod.max of this server)" in message
     assert facade.ask("POST", RUNS, run("long", runtime={"gracePeriod": "1m"})).status == 201
 
 

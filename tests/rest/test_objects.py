@@ -210,7 +210,7 @@ def test_unknown_fields(facade: Facade) -> None:
     odd["metadata"]["annotations"] = {"a": 1}  # type: ignore[index]
     typed = facade.ask("POST", "/api/v1/nodes", odd, caller=SYSTEM)
     assert typed.status == 400
-    assert "metadata.annotations.a: 1: write a string" in typed.json["message"]
+    assert "metadata.annotations.a: 1: use a string" in typed.json["message"]
 
 
 def test_every_problem_is_a_cause(facade: Facade) -> None:

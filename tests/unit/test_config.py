@@ -153,7 +153,7 @@ def test_every_mistake_names_its_path(written: dict[str, object], expected: list
 
 @pytest.mark.parametrize("text", ["[1]", "5"])
 def test_what_is_no_mapping_is_refused(text: str) -> None:
-    with pytest.raises(BadConfig, match="write a mapping of keys"):
+    with pytest.raises(BadConfig, match="use a mapping of keys"):
         load_config(text)
 
 

@@ -27,7 +27,7 @@ def test_rows_of_a_domain_go_on_counting(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("- 1\n", 1, "write `fleet:`"),
+        ("- 1\n", 1, "add `fleet:`"),
         ("nodes: 3\n", 1, "fleet"),
         (f"fleet:\n- {ROW}\n- {ROW.replace('4', '0')}\n", 3, "1 to 1024"),
         (f"fleet:\n- {ROW}\nsteps: []\n", 3, "steps"),

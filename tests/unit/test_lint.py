@@ -55,11 +55,12 @@ def test_every_mistake_of_every_file_has_its_line(here: Path) -> None:
         1,
         [
             "0.yaml:3: Run t/r: specs: 1: there is no such field; did you mean spec?",
-            "0.yaml:5: Run t/r: spec.resources.totalGPUs: (missing): write this field",
+            "0.yaml:5: Run t/r: spec.resources.totalGPUs: (missing): this field is required",
             "0.yaml:5: Run t/r: spec.resources.totalGPU: 8: "
             "there is no such field; did you mean totalGPUs?",
-            "1.yaml:7: Budget t/b: spec.envelopes[0].flavor: (missing): write this field",
-            "1.yaml:7: Budget t/b: spec.envelopes[0].concurrency: (missing): write this field",
+            "1.yaml:7: Budget t/b: spec.envelopes[0].flavor: (missing): this field is required",
+            "1.yaml:7: Budget t/b: spec.envelopes[0].concurrency: (missing): this field is "
+            "required",
         ],
     )
 
@@ -69,12 +70,12 @@ def test_files_that_are_no_manifests(here: Path) -> None:
 
     assert code == 1
     assert lines[:4] == [
-        "0.yaml:1: an empty file: write at least one document",
+        "0.yaml:1: an empty file: add at least one document",
         "1.yaml:2: a: 'a': it is written twice, first on line 1; keep one",
-        "2.yaml:1: a list of 1: write an object with kind and spec",
-        "3.yaml:1: 'text': write an object with kind and spec",
+        "2.yaml:1: a list of 1: use an object with kind and spec",
+        "3.yaml:1: 'text': use an object with kind and spec",
     ]
-    assert "4.yaml:1: a list of 1: kind: a list of 1: write Budget or Run" in lines
+    assert "4.yaml:1: a list of 1: kind: a list of 1: use Budget or Run" in lines
 
 
 def test_tags_are_left_out_also_of_lists_and_mappings(here: Path) -> None:
@@ -106,7 +107,7 @@ def test_a_budget_that_no_batch_could_hold(here: Path) -> None:
 
     assert code == 1
     assert len(lines) == 1
-    assert lines[0].endswith("bytes: write at most 491520; an owner may have several Budgets")
+    assert lines[0].endswith("bytes: use at most 491520; an owner may have several Budgets")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -155,7 +155,7 @@ def test_what_earlier_attempts_printed_is_kept(up: Servers, kubectl_path: Path) 
     assert logs("--attempt", "1", "--since", "1h") == "attempt 1\n"
     assert logs("--attempt", "1", "--since", "2099-01-01T00:00:00Z") == ""
     assert "no attempt 5" in logs("--attempt", "5", ok=False)
-    assert "write a span" in logs("--since", "yesterday", ok=False)
+    assert "use a duration" in logs("--since", "yesterday", ok=False)
     [pod] = server.rows("pods", "-n", "team", "again")
 
     def kubectl(*words: str) -> "subprocess.CompletedProcess[str]":

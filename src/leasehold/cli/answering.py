@@ -194,7 +194,7 @@ class Answers:
             raise AnswerRefused(422, "Invalid", f"this asks for no compaction: {error}") from None
         keep = parse_span(asked.keep) if asked.keep else None
         if asked.keep and keep is None:
-            causes = [("keep", f"{asked.keep[:100]!r} is no span; write 7d or 12h")]
+            causes = [("keep", f"{asked.keep[:100]!r} is not a duration; use 7d or 12h")]
             raise AnswerRefused(422, "Invalid", f"{causes[0][0]}: {causes[0][1]}", causes)
         try:
             is_allowed = await self._reviews.may(asker, COMPACT, LEDGERS)

@@ -115,8 +115,8 @@ def command(
     )
     if doors.pages and not config.front_door.identity_header:
         raise click.UsageError(
-            "--pages: somebody must say who looks; write web.identityHeader and web.clientCA into "
-            "the configuration"
+            "--pages: the dashboard must know its users; set web.identityHeader and "
+            "web.clientCA in the configuration"
         )
     who = name or os.environ.get("POD_NAME", "") or socket.gethostname()
     logs.configure(log_level)
@@ -185,7 +185,7 @@ async def _open(
 def _address(text: str, option: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r}: write HOST:PORT", param_hint=option)
+        raise click.BadParameter(f"{text!r}: use HOST:PORT", param_hint=option)
     return host.strip("[]"), int(port)
 
 

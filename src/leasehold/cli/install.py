@@ -143,7 +143,7 @@ def _host_and_port(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     is_name = re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", host) and not _ADDRESS.fullmatch(host)
     if not is_name or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
-        said = f"{text[:100]!r}: write HOST:PORT with a DNS name that the API server can resolve"
+        said = f"{text[:100]!r}: use HOST:PORT with a DNS name that the API server can resolve"
         raise click.BadParameter(said, param_hint="--questions-at")
     return host, int(port)
 
@@ -191,8 +191,8 @@ def _config(path: Path | None, *, has_pages: bool) -> str:
     config = Config() if path is None else read_config_file(path)
     if has_pages and not config.front_door.identity_header:
         raise click.UsageError(
-            "--pages: somebody must say who looks; write web.identityHeader and web.clientCA into "
-            "a file, and name it by --config"
+            "--pages: the dashboard must know its users; set web.identityHeader and "
+            "web.clientCA in a file, and name it by --config"
         )
     return NO_CONFIG if path is None else path.read_text("utf-8")
 

@@ -47,7 +47,7 @@ def compact(data: DataFolder | None, keep: str | None, kubeconfig: str, context:
     (the role leasehold-operator has it).
     """
     if keep is not None and parse_span(keep) is None:
-        raise click.BadParameter(f"{keep!r} is no span; write 7d or 12h", param_hint="--keep")
+        raise click.BadParameter(f"{keep!r} is not a duration; use 7d or 12h", param_hint="--keep")
     if data is None or kubeconfig or context:
         _tell(*ask_cluster(kubeconfig, context, keep or ""))
     else:

@@ -102,7 +102,7 @@ def _head_of(text: str) -> tuple[str, int] | None:
     is_digest = DIGEST_CHARS_MIN <= len(digest) <= 64 and set(digest) <= set("0123456789abcdef")
     if not at or not is_digest or not (seq.isascii() and seq.isdigit() and len(seq) < 16):
         raise click.BadParameter(
-            f"{text[:100]!r} is no head; write DIGEST@SEQ as `ledger verify` prints it",
+            f"{text[:100]!r} is not a head; use DIGEST@SEQ as `ledger verify` prints it",
             param_hint="--head",
         )
     return digest, int(seq)

@@ -180,7 +180,7 @@ def _namespace_problems(each: Written) -> list[Problem]:
 
 def _core_version(value: object) -> str:
     if value != "v1":
-        raise readers.WrongValue("write v1")
+        raise readers.WrongValue("use v1")
     return "v1"
 
 

@@ -39,7 +39,7 @@ def _read_secret(path: Path) -> bytes:
         raise click.ClickException(f"notify.secretFile {path}: {error.strerror}") from None
     if len(secret) < SECRET_BYTES_MIN:
         raise click.ClickException(
-            f"notify.secretFile {path}: write at least {SECRET_BYTES_MIN} bytes into it, "
-            "such as `openssl rand -hex 32` prints"
+            f"notify.secretFile {path}: the secret is too short; write at least "
+            f"{SECRET_BYTES_MIN} bytes into it, such as `openssl rand -hex 32` prints"
         )
     return secret

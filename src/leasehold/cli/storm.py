@@ -155,9 +155,9 @@ def _range(text: str) -> list[int]:
         first = int(low)
         last = int(high) if dots else first
     except ValueError:
-        raise click.UsageError(f"--seeds {text}: write two whole numbers, such as 0..999") from None
+        raise click.UsageError(f"--seeds {text}: use two whole numbers, such as 0..999") from None
     if last < first:
-        raise click.UsageError(f"--seeds {text}: write the smaller number first")
+        raise click.UsageError(f"--seeds {text}: use the smaller number first")
     return list(range(first, last + 1))
 
 

@@ -63,7 +63,7 @@ def create(
     if expires is not None:
         span = parse_span(expires)
         if not span:
-            raise click.BadParameter("write a span such as 12h or 90d", param_hint="--expires")
+            raise click.BadParameter("use a duration such as 12h or 90d", param_hint="--expires")
         until = time.time_ns() // 1_000_000 + span
     caller = Caller(
         user=user,

@@ -55,7 +55,7 @@ class GpuCount(click.ParamType["int | None"]):
             return None
         text = str(value)
         if not text.isdecimal() or not 1 <= int(text) <= NODE_GPUS_MAX:
-            self.fail(f"write auto, or a number from 1 to {NODE_GPUS_MAX}", param, ctx)
+            self.fail(f"use auto, or a number from 1 to {NODE_GPUS_MAX}", param, ctx)
         return int(text)
 
 
@@ -109,7 +109,7 @@ def command(
     _open_standard()
     configure(log_level)
     if not host:
-        raise click.UsageError("--host is empty, which would be all addresses; write one")
+        raise click.UsageError("--host is empty, which would be all addresses; use one")
     try:
         data.prepare()
         os.umask(0o077)  # the data folder is closed already; files moved out of it stay private

@@ -107,19 +107,19 @@ class _Asked:
     def text(self, name: str) -> str:
         value = self._params.get(name, "")
         if len(value) > _TEXT_CHARS_MAX:
-            raise _bad_param(name, f"write at most {_TEXT_CHARS_MAX} characters")
+            raise _bad_param(name, f"use at most {_TEXT_CHARS_MAX} characters")
         return value
 
     def flag(self, name: str) -> bool:
         value = self.text(name)
         if value not in ("", "true", "false"):
-            raise _bad_param(name, "write true or false")
+            raise _bad_param(name, "use true or false")
         return value == "true"
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         value = self.text(name) or choices[0]
         if value not in choices:
-            raise _bad_param(name, f"write {' or '.join(choices)}")
+            raise _bad_param(name, f"use {' or '.join(choices)}")
         return value
 
     def phases(self) -> list[str]:
@@ -127,7 +127,7 @@ class _Asked:
         found = [each for each in self.text("phase").split(",") if each]
         for each in found:
             if each not in list(Phase):
-                raise _bad_param("phase", f"write {', '.join(Phase)}")
+                raise _bad_param("phase", f"use {', '.join(Phase)}")
         return found
 
     def limit(self) -> int | None:
@@ -135,7 +135,7 @@ class _Asked:
         if not value:
             return None
         if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= _LIMIT_MAX):
-            raise _bad_param("limit", f"write a whole number from 1 to {_LIMIT_MAX}")
+            raise _bad_param("limit", f"use a whole number from 1 to {_LIMIT_MAX}")
         return int(value[:9])
 
     def instant(self, name: str) -> Instant | None:
@@ -151,14 +151,14 @@ class _Asked:
             found = self.now - span
         if found is None or found < 0:
             raise _bad_param(
-                name, "write an instant (2026-11-15T00:00:00Z), a day (2026-11-15) or a span (12h)"
+                name, "use a time (2026-11-15T00:00:00Z), a day (2026-11-15) or a duration (12h)"
             )
         return found
 
     def owner(self, name: str = "owner") -> str:
         value = self.text(name)
         if value and not is_owner_glob(value):
-            raise _bad_param(name, "write an owner such as org:ai:mm, or a pattern as org:ai:*")
+            raise _bad_param(name, "use an owner such as org:ai:mm, or a pattern as org:ai:*")
         if value and self.sight is not None and not self.sight.owner(value):
             raise _hidden(self.caller, value)
         return value
@@ -295,7 +295,7 @@ class Questions:
             body["metadata"] = {**metadata, "namespace": namespace}
         problems = check_manifest(body)
         if not problems and body["kind"] != "Run":
-            problems = [Problem(path="kind", value=str(body["kind"]), remedy="write Run")]
+            problems = [Problem(path="kind", value=str(body["kind"]), remedy="use Run")]
         causes = [(each.path, f"{each.value}: {each.remedy}") for each in problems]
         if not problems:
             run = run_from_wire(body)
@@ -399,12 +399,12 @@ class Questions:
         start, end = asked.instant("from"), asked.instant("to")
         period = Period(start=start or 0, end=asked.now if end is None else end)
         if period.end < period.start:
-            raise _bad_param("to", "write an instant after from")
+            raise _bad_param("to", "use a time after `from`")
         by, zone = asked.choice("by", GROUPINGS), asked.text("tz")
         try:
             bucket = buckets(by if by in SPANS else SPANS[0], zone)
         except NoSuchZone:
-            raise _bad_param("tz", "write a zone such as Europe/Berlin, or UTC") from None
+            raise _bad_param("tz", "use a zone such as Europe/Berlin, or UTC") from None
         return gpu_hours(
             asked.world,
             asked.now,

@@ -77,7 +77,7 @@ def test_what_is_no_object_has_no_spec(check: Callable[[object], list[Problem]])
 def test_users_never_write_our_own_kinds() -> None:
     [problem] = check_manifest({**RUN, "kind": "LedgerHead"})
 
-    assert "users never write them" in problem.remedy
+    assert "only the control plane writes this kind" in problem.remedy
 
 
 SCALARS = (

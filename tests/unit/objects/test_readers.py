@@ -189,6 +189,6 @@ def test_paths(key: object, path: str) -> None:
 
 
 def test_a_problem_reads_as_one_line() -> None:
-    problem = Problem(path="spec.x", value="12", remedy="write a divisor of 32")
+    problem = Problem(path="spec.x", value="12", remedy="use a divisor of 32")
 
-    assert show(problem) == "spec.x: 12: write a divisor of 32"
+    assert show(problem) == "spec.x: 12: use a divisor of 32"

@@ -390,7 +390,7 @@ def test_the_remedy_names_the_legal_widths_nearby() -> None:
     for desired, choice in wrong.items():
         [problem] = check_run(run(elastic(stepGPUs=16, desiredTotalGPUs=desired)))
 
-        assert problem.remedy.endswith(f"write {choice}")
+        assert problem.remedy.endswith(f"use {choice}")
 
 
 def test_a_run_of_too_many_groups_is_told_the_number_and_the_remedy() -> None:
@@ -400,8 +400,7 @@ def test_a_run_of_too_many_groups_is_told_the_number_and_the_remedy() -> None:
 
     assert (problem.path, problem.value) == ("spec.locality.groupGPUs", "1")
     assert problem.remedy == (
-        "these are 1000000 groups; a Run has at most 4096; write 245 or more, or submit several "
-        "Runs"
+        "these are 1000000 groups; a Run has at most 4096; use 245 or more, or submit several Runs"
     )
 
 
@@ -412,7 +411,7 @@ def test_a_run_that_may_have_too_many_pods_is_asked_for_their_size() -> None:
 
     assert problem.remedy == (
         "without gpusPerPod a pod may have one GPU: these are up to 100000 pods, spares included; "
-        "a Run has at most 16384; write 7 or more, or submit several Runs"
+        "a Run has at most 16384; use 7 or more, or submit several Runs"
     )
 
 

@@ -43,7 +43,7 @@ def test_the_published_limit() -> None:
 def test_more_is_refused_by_path_with_the_remedy(runtime: Wire, refused: bool) -> None:
     problems = grace_problems({"kind": "Run", "spec": {"runtime": runtime}}, MINUTE)
     assert [path for path, _ in problems] == (["spec.runtime.gracePeriod"] if refused else [])
-    assert all("write at most 1m (gracePeriod.max of this server)" in why for _, why in problems)
+    assert all("use at most 1m (gracePeriod.max of this server)" in why for _, why in problems)
 
 
 def test_the_default_is_no_mistake_where_less_is_allowed() -> None:

@@ -145,7 +145,7 @@ def test_run_with_more_than_its_bounds_is_refused_for_good_where_no_definition_s
     assert asked == []
     [why] = refused
     assert "spec.template.spec.containers[0].args" in why
-    assert "write at most 4096" in why
+    assert "use at most 4096" in why
 
 
 async def _refusing(trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:

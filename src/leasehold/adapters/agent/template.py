@@ -38,7 +38,7 @@ _WHY = {
     "imagePullSecrets": "no image is pulled; leave this out",
     "securityContext": "jobs run as the Unix user of their namespace; leave this out",
     "hostNetwork": "all jobs share the machine's network; leave this out",
-    "envFrom": "there are no config maps and secrets on this machine; write env",
+    "envFrom": "there are no config maps and secrets on this machine; use env",
     "serviceAccountName": "there are no service accounts on this machine; leave this out",
     "livenessProbe": "nobody probes a process; leave this out",
     "readinessProbe": "nobody probes a process; leave this out",
@@ -55,7 +55,7 @@ def problems_of_template(run: Wire) -> list[tuple[str, str]]:
     path = "spec.template.spec"
     spec = part(run, "spec")
     if spec and spec.get("template") is None:
-        return [("spec.template", "write a pod template: without a command nothing can run")]
+        return [("spec.template", "add a pod template with a command")]
     return list(_in_pod(part(part(spec, "template"), "spec"), path))
 
 
@@ -81,14 +81,14 @@ def _in_container(container: Wire, path: str) -> Found:
             continue
         is_list = isinstance(written, list) and all(isinstance(each, str) for each in written)
         if not is_list:
-            yield f"{path}.{field}", _COMMAND if written is None else "write a list of texts"
+            yield f"{path}.{field}", _COMMAND if written is None else "use a list of strings"
         elif field == "command" and not written:
             yield f"{path}.{field}", _COMMAND
         elif any("\0" in each for each in list_at(container, field) if isinstance(each, str)):
             yield f"{path}.{field}", "no command has a zero byte in it"
     folder = container.get("workingDir")
     if folder and not (isinstance(folder, str) and folder.startswith("/") and "\0" not in folder):
-        yield f"{path}.workingDir", "write an absolute path"
+        yield f"{path}.workingDir", "use an absolute path"
     yield from _in_variables(list_at(container, "env"), f"{path}.env")
     for where in ("limits", "requests"):
         for resource in part(part(container, "resources"), where):
@@ -97,7 +97,7 @@ def _in_container(container: Wire, path: str) -> Found:
                 yield f"{path}.resources.{where}.{resource}", why
 
 
-_COMMAND = "write the command: there is no image to take one from"
+_COMMAND = "add a command: there is no image that could provide one"
 
 
 def _in_variables(variables: list[object], path: str) -> Found:
@@ -109,7 +109,7 @@ def _in_variables(variables: list[object], path: str) -> Found:
         if isinstance(name, str) and (not name or "=" in name or "\0" in name):
             yield f"{place}.name", f"{name!r} is no name of a variable"
         if value is not None and (not isinstance(value, str) or "\0" in value):
-            yield f"{place}.value", "write a text; put a number in quotes"
+            yield f"{place}.value", "use a string; put a number in quotes"
         source = variable.get("valueFrom")
         if source is None:
             continue

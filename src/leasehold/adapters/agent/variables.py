@@ -29,7 +29,7 @@ _SOURCES = {
     "fieldRef": "{fieldPath: metadata.name}",
     "resourceFieldRef": "{resource: limits.cpu}",
 }
-_ONE_SOURCE = "name one source, fieldRef or resourceFieldRef, or leave this out and write a value"
+_ONE_SOURCE = "name one source, fieldRef or resourceFieldRef, or leave this out and use a value"
 _FIELDS: dict[str, Callable[[Pod], str]] = {
     "metadata.name": lambda pod: text_at(part(pod, "metadata"), "name"),
     "metadata.namespace": lambda pod: text_at(part(pod, "metadata"), "namespace"),
@@ -104,12 +104,12 @@ def problem_of_source(source: object) -> tuple[str, str] | None:
     named = {str(kind): value for kind, value in source.items() if value is not None}
     for kind in named:
         if kind not in _SOURCES:
-            return kind, "there is no such source on this machine; write a value"
+            return kind, "this source does not exist on this machine; use a value"
     if len(named) != 1:
         return "", f"{len(named)} sources: {_ONE_SOURCE}"
     [(kind, value)] = named.items()
     if not isinstance(value, dict):
-        return kind, f"{shown(value)}: write a mapping, such as {_SOURCES[kind]}"
+        return kind, f"{shown(value)}: use a mapping, such as {_SOURCES[kind]}"
     if kind == "fieldRef":
         field = text_at(value, "fieldPath")
         if field not in _FIELDS and not _MEMBER.fullmatch(field):
@@ -118,7 +118,7 @@ def problem_of_source(source: object) -> tuple[str, str] | None:
     resource = text_at(value, "resource")
     where, _, what = resource.partition(".")
     if where not in ("limits", "requests") or not what:
-        return "resourceFieldRef.resource", f"{resource!r}: write limits.cpu or the like"
+        return "resourceFieldRef.resource", f"{resource!r}: use limits.cpu or the like"
     try:
         milli(value.get("divisor") or "1")
     except WrongValue as wrong:

@@ -69,7 +69,7 @@ def yaml_value(body: bytes) -> object:
 
 def as_mapping(value: object) -> Wire:
     if not isinstance(value, dict):
-        raise bad_request("the body is no object; write one with apiVersion and kind")
+        raise bad_request("the body is not an object; send an object with apiVersion and kind")
     return value
 
 
@@ -98,7 +98,7 @@ def _yaml(body: bytes) -> object:
         depth = 0
         for event in yaml.parse(text, Loader=_BASE):
             if isinstance(event, yaml.AliasEvent):
-                raise bad_request("the body has YAML aliases; write it out")
+                raise bad_request("the body has YAML aliases; repeat the values instead")
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):

@@ -57,15 +57,15 @@ def _problems_of_node(spec: object) -> Problems:
         return [("spec", "is no mapping")]
     problems: Problems = []
     if not isinstance(spec.get("unschedulable", False), bool):
-        problems.append(("spec.unschedulable", "write true or false"))
+        problems.append(("spec.unschedulable", "use true or false"))
     taints = spec.get("taints")
     if taints is not None and not isinstance(taints, list):
-        return [*problems, ("spec.taints", "write a list of taints")]
+        return [*problems, ("spec.taints", "use a list of taints")]
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints or []):
         path = f"spec.taints[{index}]"
         if not isinstance(taint, dict):
-            problems.append((path, "write key, value and effect"))
+            problems.append((path, "use key, value and effect"))
             continue
         key, value, effect = taint.get("key"), taint.get("value"), taint.get("effect")
         if not isinstance(key, str) or not _is_label_key(key):
@@ -74,7 +74,7 @@ def _problems_of_node(spec: object) -> Problems:
             problems.append((f"{path}.value", f"{value!r} is no label value"))
         if effect not in TAINT_EFFECTS:
             listed = ", ".join(TAINT_EFFECTS)
-            problems.append((f"{path}.effect", f"{effect!r}: write one of {listed}"))
+            problems.append((f"{path}.effect", f"{effect!r}: use one of {listed}"))
         elif (str(key), str(effect)) in seen:
             problems.append((path, "another taint has this key and effect; keep one"))
         seen.add((str(key), str(effect)))

@@ -37,14 +37,14 @@ def check_identity(target: Target, obj: Wire) -> None:
     for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         found = obj.get(key)
         if found is None or found == "":
-            raise bad_request(f"the object has no {key}; write {key}: {wanted}")
+            raise bad_request(f"the object has no {key}; add {key}: {wanted}")
         if found != wanted:
             raise bad_request(
                 f"the {key} of the object ({str(found)[:80]}) is not that of the URL ({wanted})"
             )
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
-        raise bad_request("metadata is no mapping; write at least a name in it")
+        raise bad_request("metadata is not a mapping; use a mapping with at least a name")
     if metadata.get("uid") == "":  # same as absent
         del metadata["uid"]
     namespace = metadata.get("namespace") or ""
@@ -76,7 +76,7 @@ def prepare_new(request: Request, target: Target, obj: Wire) -> None:
     if not metadata.get("name"):
         prefix = metadata.get("generateName")
         if not isinstance(prefix, str) or not prefix:
-            why = "write this field, or metadata.generateName"
+            why = "set this field or metadata.generateName"
             raise invalid(target.resource, "", [("metadata.name", why)])
         suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_CHARS))
         metadata["name"] = prefix[: NAME_CHARS_MAX - _SUFFIX_CHARS] + suffix

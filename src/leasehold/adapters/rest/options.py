@@ -40,7 +40,7 @@ def field_manager(request: Request) -> str:
     asked = request.query.get("fieldManager", "")
     if len(asked) > MANAGER_CHARS_MAX or not asked.isprintable():
         reason = "FieldValueTooLong" if len(asked) > MANAGER_CHARS_MAX else "FieldValueInvalid"
-        remedy = f"write at most {MANAGER_CHARS_MAX} printable characters"
+        remedy = f"use at most {MANAGER_CHARS_MAX} printable characters"
         raise wrong_option(request, "fieldManager", reason, remedy)
     agent = request.header(b"user-agent").partition("/")[0][:MANAGER_CHARS_MAX]
     return asked or (agent if agent and agent.isprintable() else "unknown")
@@ -63,7 +63,7 @@ async def delete_options(request: Request) -> DeleteOptions:
 def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOptions:
     policy = body.get("propagationPolicy") or request.query.get("propagationPolicy") or "Background"
     if policy not in _POLICIES:
-        remedy = f"write one of {', '.join(_POLICIES)}"
+        remedy = f"use one of {', '.join(_POLICIES)}"
         raise wrong_option(request, "propagationPolicy", "FieldValueNotSupported", remedy)
     for each in list_at(body, "dryRun"):
         if each != "All":

@@ -75,7 +75,7 @@ async def bind(backend: Backend, request: Request, target: Target) -> Response:
     body = await read_object(request)
     node = part(body, "target").get("name")
     if not isinstance(node, str) or not node:
-        raise bad_request("the Binding names no node; write target.name")
+        raise bad_request("the Binding names no node; set target.name")
     pod = await refusing(backend.store.get(*target.key), target)
     there = text_at(part(pod, "spec"), "nodeName")
     if there:

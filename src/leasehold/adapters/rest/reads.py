@@ -181,13 +181,13 @@ def check_version(backend: Backend, request: Request, current: int) -> None:
     """Refuse versions other than the present: an older one is not kept, a newer one is not ours."""
     match = request.query.get("resourceVersionMatch", "")
     if match not in ("", "NotOlderThan", "Exact"):
-        remedy = f"{match[:80]!r}: write NotOlderThan or Exact"
+        remedy = f"{match[:80]!r}: use NotOlderThan or Exact"
         raise wrong_option(request, "resourceVersionMatch", "FieldValueNotSupported", remedy)
     asked = request.number("resourceVersion")
     if match and asked is None and not request.query.get("sendInitialEvents"):
         raise _wrong_match(request, "it needs a resourceVersion")
     if match == "Exact" and not asked:
-        raise _wrong_match(request, "no version is exactly 0; write NotOlderThan")
+        raise _wrong_match(request, "no version is exactly 0; use NotOlderThan")
     if asked is None:
         return
     if asked > max(current, backend.store.version):

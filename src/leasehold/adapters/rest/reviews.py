@@ -82,7 +82,7 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
         return _verdict("" if is_allowed else "only GET of the paths that are served")
     wanted = part(spec, "resourceAttributes")
     if not wanted:
-        why = "write one of resourceAttributes and nonResourceAttributes"
+        why = "use one of resourceAttributes and nonResourceAttributes"
         cause = RefusalCause("FieldValueInvalid", why, "spec.resourceAttributes")
         raise RequestRefused(
             422,

@@ -14,7 +14,7 @@ from leasehold.core.names import Wire
 from leasehold.ports import store
 
 _REASONS = (
-    ("write this field", "FieldValueRequired"),
+    ("this field is required", "FieldValueRequired"),
     ("is required", "FieldValueRequired"),
     ("immutable", "FieldValueForbidden"),
     ("is final once", "FieldValueForbidden"),

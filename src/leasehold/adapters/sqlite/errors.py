@@ -21,7 +21,7 @@ from leasehold.ports.store import OutcomeUnknown, Unavailable
 
 _RESTORE = "stop, and restore the newest backup (leasehold restore)"
 _SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
-    (apsw.FullError, "the disk is full; make room, and the next write will pass"),
+    (apsw.FullError, "the disk is full; make room, and the next write will succeed"),
     (apsw.ReadOnlyError, "cannot be written; check the rights of the file, its folder and mount"),
     (apsw.BusyError, "another program holds the file; end it"),
     (apsw.LockedError, "another program holds the file; end it"),

@@ -47,7 +47,7 @@ def _manifests(path: str, namespace: str) -> list[Wire]:
     for document in documents:
         data = document.data
         if not isinstance(data, dict):
-            raise Failure(f"{path}:{document.line}: write an object with kind and spec")
+            raise Failure(f"{path}:{document.line}: use an object with kind and spec")
         metadata = data.get("metadata")
         if isinstance(metadata, dict) and not metadata.get("namespace"):
             data = {**data, "metadata": {**metadata, "namespace": namespace}}

@@ -105,7 +105,7 @@ def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> s
             params["sinceTime"] = since
         else:
             raise Failure(
-                f"--since {since!r}: write a span (10m) or an instant (2026-11-15T00:00:00Z)"
+                f"--since {since!r}: use a duration (10m) or a time (2026-11-15T00:00:00Z)"
             )
     return urlencode(params)
 

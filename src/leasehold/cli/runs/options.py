@@ -42,7 +42,7 @@ class Session:
         namespace, slash, rest = name.partition("/")
         found = (namespace, rest) if slash else (self.namespace, name)
         if not all(found) or "/" in found[1]:
-            raise Failure(f"{name!r} names no run; write NAME or NAMESPACE/NAME")
+            raise Failure(f"{name!r} is not a run name; use NAME or NAMESPACE/NAME")
         return found
 
     def of_run(self, name: str) -> dict[str, str | None]:

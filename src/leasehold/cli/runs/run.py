@@ -171,14 +171,14 @@ def _array(text: str) -> Array | None:
         return None
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise click.BadParameter(f"{text!r}: write 0-99 or 0-99:10", param_hint="--array")
+        raise click.BadParameter(f"{text!r}: use 0-99 or 0-99:10", param_hint="--array")
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if last < first or step < 1:
         raise click.BadParameter(f"{text!r} has no index", param_hint="--array")
     count = (last - first) // step + 1
     if count > ARRAY_MAX:
         raise click.BadParameter(
-            f"{text!r} has {count} indices; write at most {ARRAY_MAX}", param_hint="--array"
+            f"{text!r} has {count} indices; use at most {ARRAY_MAX}", param_hint="--array"
         )
     return Array(first, count, step)
 

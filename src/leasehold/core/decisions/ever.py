@@ -117,7 +117,7 @@ def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | Non
     what = "GPUs per pod" if short == "GPUs" else "resources.requests"
     return Refused(
         reason=Refusal.POD_TOO_LARGE,
-        remedy=f"{remedy}; write less ({what} in the Run), or add a larger node",
+        remedy=f"{remedy}; request less ({what} in the Run), or add a larger node",
         subject=short or "",
         limit=most[short] if short else 0,
     )
@@ -173,9 +173,9 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused
         reason=Refusal.NO_PLACE_FOR_SPARES,
         remedy=f"it asks for spares of {plural(spares, 'GPU')} for each group. They have no pod "
         "that other schedulers would see, so they lie only on nodes with the taint "
-        f"{GROUP}/fleet, which {sum(map(len, reserved))} of {sum(map(len, nodes))} nodes with "
-        f"{want.flavor} have: taint more of them (kubectl taint node NODE {GROUP}/fleet=:"
-        "NoSchedule), or write no sparesPerGroup",
+        f"{GROUP}/fleet, which {sum(map(len, reserved))} of {sum(map(len, nodes))} nodes "
+        f"with {want.flavor} have: taint more of them (kubectl taint node NODE "
+        f"{GROUP}/fleet=:NoSchedule), or leave out sparesPerGroup",
         asked=want.gpus,
         limit=sum(rooms) * spares,
     )

@@ -162,7 +162,7 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
     assert owner is not None, "a missing owner is a problem"
     wire_spec = canonical(exact(part(raw, "spec")))
     if len(wire_spec) > SPEC_BYTES_MAX:
-        remedy = f"write at most {SPEC_BYTES_MAX}; an owner may have several Budgets"
+        remedy = f"use at most {SPEC_BYTES_MAX}; an owner may have several Budgets"
         return None, [Problem(path="spec", value=f"{len(wire_spec)} bytes", remedy=remedy)]
     budget = Budget(
         namespace=stamped.namespace,
@@ -200,7 +200,7 @@ def _read_envelope(fields: Fields, *, key: str, owner: str) -> Envelope:
     start = fields.take("start", readers.instant, 0)
     end = fields.take("end", readers.instant, FOREVER)
     if end <= start and not fields.is_wrong("start", "end"):
-        fields.note("end", "the window ends before it starts; write an end after its start")
+        fields.note("end", "the window ends before it starts; use an end after its start")
     lending = _read_lending(fields.inside("lending"))
     envelope = Envelope(
         key=key,

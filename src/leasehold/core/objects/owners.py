@@ -8,11 +8,11 @@ import re
 
 OWNER_CHARS_MAX = 253
 OWNER_REMEDY = (
-    "write an owner path of 1 to 253 characters: parts of letters, digits, '.', '_' and '-' "
+    "use an owner path of 1 to 253 characters: parts of letters, digits, '.', '_' and '-' "
     "joined by single colons, such as org:ai:mm"
 )
 GLOB_REMEDY = (
-    "no owner path can match this; write parts of letters, digits, '.', '_', '-' and '*' "
+    "no owner path can match this; use parts of letters, digits, '.', '_', '-' and '*' "
     "joined by single colons, such as org:ai:*"
 )
 

@@ -233,5 +233,5 @@ def _closure(value: object) -> str:
 
 def _ok(value: object) -> str:
     if value != "ok":
-        raise WrongValue(f"write ok (not {shown(value)})")
+        raise WrongValue(f"use ok, not {shown(value)}")
     return "ok"
