@@ -51,8 +51,8 @@ def test_who_gives_up_a_group_and_who_waits(facade: Facade, leasehold: Leasehold
     assert done.exit_code == 1
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "vision/train waits to end by itself: it has no runtime.checkpoint, and too few spares to "
-        "move to",
+        "vision/train stays until it ends by itself: it has no runtime.checkpoint, and too few "
+        "spares to move to",
         "error: node a-00 still runs vision/train after 0.01 s; it takes no new work, and is "
         "emptied as soon as that is possible",
     ]
@@ -76,7 +76,7 @@ def test_it_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Leasehol
     assert done.stdout.splitlines() == [
         "vision/train ended (Completed)", "node a-00 is empty and takes no new work",
     ]  # fmt: skip
-    assert "waits to end by itself" in done.stderr
+    assert "stays until it ends by itself" in done.stderr
 
 
 def test_undone(facade: Facade, leasehold: Leasehold) -> None:

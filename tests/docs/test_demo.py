@@ -37,7 +37,7 @@ def test_the_demo_prints_what_the_readme_says(open_tmp: Path) -> None:
     lines = [each for line in shown.splitlines() for each in ("…", line)]
     difference = first_difference([*lines, "…"], done.stdout.splitlines())
     assert difference is None, f"{difference!r} is not in\n{done.stdout}"
-    assert "left to the lottery" not in done.stdout, "no act is about a second one"
+    assert "taken by lottery" not in done.stdout, "no act is about a second one"
     assert done.stdout.count("Resolution ") == 1, done.stdout
 
 

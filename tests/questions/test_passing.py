@@ -39,8 +39,8 @@ def test_who_is_over_before_the_planned_start(tmp_path: Path) -> None:
     )
     (other,) = found["t/wide"]
     assert other["run"] == "t/short"
-    assert "before t/wide is to start" in other["says"]
-    assert "it is over by" in other["says"]
+    assert "before the planned start of t/wide" in other["says"]
+    assert "it ends by" in other["says"]
     assert other["gpus"] == 8
 
 
@@ -73,7 +73,7 @@ def test_beside_what_an_exact_start_is_planned_on(tmp_path: Path) -> None:
         {"at": "2m", "submit": {"t/endless": run(8, "3h")}},
     )
     says = [each["says"] for each in found["t/wide"]]
-    assert says == ["none of its nodes is one that t/wide is planned on"]
+    assert says == ["it uses no node that t/wide is planned on"]
 
 
 def test_for_whom_a_resolution_made_room_has_passed_nobody(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_one_that_needs_cuts_may_cut_whoever_passed(tmp_path: Path, limit: str) 
         {"at": "2m", "submit": {"t/other": run(8, limit)}},
     )
     for other in found.get("t/wide", []):
-        assert other["says"] == "it may be cut for t/wide like anybody else"
+        assert other["says"] == "it may be preempted for t/wide, like any other run"

@@ -169,7 +169,7 @@ def test_a_closed_lease_says_why_in_words_that_are_known() -> None:
         wire["status"] = {
             "closed": True, "endTime": "2026-11-02T12:00:00Z", "closureReason": said, "batch": 3,
         }  # fmt: skip
-        with pytest.raises(msgspec.ValidationError, match="no reason why a lease ends"):
+        with pytest.raises(msgspec.ValidationError, match="not a reason why a lease ends"):
             lease_from_wire(wire)
 
 

@@ -137,7 +137,7 @@ LABELS = ("metadata", "labels")
         (_lease(lambda w: _part(w, "spec").update(paidByEnvelope="q")), "spec.paidByEnvelope"),
         (_lease(lambda w: _part(w, "spec", "slice").update(nodes=["q"])), "spec.slice.nodes"),
         (_lease(lambda w: _part(w, "spec").update(note=1)), "spec.note"),
-        (_lease(lambda w: _part(w, "spec").update(compPath=["x", "y"])), "'x' is no SHARD[n]"),
+        (_lease(lambda w: _part(w, "spec").update(compPath=["x", "y"])), "'x' is not SHARD[n]"),
         (_lease(lambda w: _part(w, "status").update(closed=False)), "status.closed"),
         (_lease(lambda w: _part(w, *LABELS).pop("rq.davidlangworthy.io/run")), "its label"),
         (lambda objects: objects.append(next(e for e in objects if e["kind"] == "Lease")), "two"),
@@ -149,7 +149,7 @@ LABELS = ("metadata", "labels")
                     conflictSet={"x:one": [{"bundle": "x/x#q", "gpus": 8}]}
                 )
             ),
-            "'x/x#q' is no namespace/run#group",
+            "'x/x#q' is not namespace/run#group",
         ),
     ],
 )
@@ -199,7 +199,7 @@ def test_a_whole_chain_forged_anew_must_still_agree_with_itself(
     file.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
     told = leasehold("ledger", "verify", str(file))
     assert told.exit_code == 1
-    assert "spec.paidByEnvelope is 'another', the rest says 'e'" in told.output
+    assert "spec.paidByEnvelope is 'another', but the other fields say 'e'" in told.output
 
 
 def test_a_head_that_was_written_down_is_still_in_the_chain(exported: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_remedy_names_a_few_of_many(here: Path) -> None:
     code, lines = lint(here, BUDGET.replace("{owner: t}", spec))
 
     assert code == 1
-    assert lines[0].endswith("name one of: e0, e1, e2, e3, e4, e5, e6, e7")
+    assert lines[0].endswith("use one of: e0, e1, e2, e3, e4, e5, e6, e7")
 
 
 def test_a_budget_that_no_batch_could_hold(here: Path) -> None:

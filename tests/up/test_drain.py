@@ -87,7 +87,9 @@ def test_a_node_is_emptied_without_loss(drained: Drained) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as draining:  # fmt: skip
         assert draining.stderr is not None
-        waits = "team/plain waits to end by itself: it has no runtime.checkpoint, and no spare"
+        waits = (
+            "team/plain stays until it ends by itself: it has no runtime.checkpoint, and no spare"
+        )
         assert any(line.startswith(waits) for line in draining.stderr)
         server.wait("the others to leave", lambda: is_left_to_plain(drained))
         server.wait("both to go on", lambda: has_moved(drained))
@@ -107,7 +109,7 @@ def test_a_node_is_emptied_without_loss(drained: Drained) -> None:
     assert f"node a-00 was drained by admin: group 0 pod 0 moved to its spare on {spare}" in str(
         spared
     )
-    assert "node a-00 was drained by admin: it was ended, with 1 GPU, and requeued" in str(saves)
+    assert "node a-00 was drained by admin: it was stopped, with 1 GPU, and requeued" in str(saves)
     attempts = {str(row["name"]): row["attempt"] for row in server.rows("list", "-n", "team")}
     assert attempts == {"plain": 1, "saves": 2, "spared": 1}
     assert not (drained.folder / "twice").exists()

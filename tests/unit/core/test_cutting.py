@@ -103,7 +103,7 @@ def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
     answer = resolve(world, wish, Calendar(), site, now=NOW, seeder=lambda: "00")
     assert isinstance(answer, Refused)
     assert answer.reason is Refusal.CAPACITY
-    assert answer.remedy.startswith("even if everything that may be cut were cut")
+    assert answer.remedy.startswith("the run would not fit even if all runs")
 
 
 def a_sweep(groups: int, *, minimum: int | None = None) -> World:

@@ -38,7 +38,10 @@ def test_who_borrows_from_its_debtor_is_told_that_loans_both_ways_are_off() -> N
     refused = cover(world, ask, now=NOW)
     assert isinstance(refused, Refused)
     assert refused.reason is Refusal.RECIPROCAL_LOAN
-    assert refused.remedy == "y borrows from x already, and loans both ways are off"
+    assert refused.remedy == (
+        "y borrows from x already, and forbidReciprocalLending does not "
+        "allow loans in both directions"
+    )
 
 
 def test_only_as_many_limited_leases_as_a_lowered_cap_is_short_of_are_too_much() -> None:

@@ -400,7 +400,7 @@ def test_a_run_of_too_many_groups_is_told_the_number_and_the_remedy() -> None:
 
     assert (problem.path, problem.value) == ("spec.locality.groupGPUs", "1")
     assert problem.remedy == (
-        "these are 1000000 groups; a Run has at most 4096; use 245 or more, or submit several Runs"
+        "this makes 1000000 groups; a Run has at most 4096; use 245 or more, or submit several Runs"
     )
 
 
@@ -410,8 +410,8 @@ def test_a_run_that_may_have_too_many_pods_is_asked_for_their_size() -> None:
     )
 
     assert problem.remedy == (
-        "without gpusPerPod a pod may have one GPU: these are up to 100000 pods, spares included; "
-        "a Run has at most 16384; use 7 or more, or submit several Runs"
+        "without gpusPerPod a pod may have one GPU: this makes up to 100000 pods, spares "
+        "included; a Run has at most 16384; use 7 or more, or submit several Runs"
     )
 
 

@@ -161,7 +161,9 @@ def test_a_drain_is_told_on_the_node_and_on_whoever_leaves() -> None:
     assert set(telling.events(node)) == {"Draining", "Drain", "Drained"}
     assert "the story wants it empty" in str(telling.events(node)["Draining"]["message"])
     told = telling.events("one")["Drain"]
-    assert f"node {node} is drained by the story: it is ended and requeued" in str(told["message"])
+    assert f"node {node} is drained by the story: the run is stopped and requeued" in str(
+        told["message"]
+    )
     assert told["type"] == "Normal"
 
 

@@ -117,11 +117,11 @@ def test_run_whose_decision_takes_too_many_steps_is_put_aside_with_the_reason() 
     assert plant.views()["b/second"] == ("Running", "Running", 8)
     assert plant.views()["a/costly"] == ("Pending", "Quarantined", 0)
     status = at_once(plant.store.get("Run", "a", "costly"))["status"]
-    assert "takes more than 300 steps; fewer groups" in str(status)
-    assert "tried again when it is edited" in str(status)
+    assert "takes more than 300 steps; use fewer groups" in str(status)
+    assert "tried again after an edit" in str(status)
     [(about, why)] = plant.contained
     assert (about.kind, about.name, about.namespace) == ("Run", "costly", "a")
-    assert why.startswith("deciding about it takes more than 300 steps")
+    assert why.startswith("a decision about this run takes more than 300 steps")
     assert plant.controller.trouble == ""
     assert plant.problems() == []
 

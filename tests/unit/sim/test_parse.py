@@ -158,7 +158,7 @@ def test_numbers_are_exact_and_may_have_bounds(
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("cancel: t/x, work: {}", "there is no such field; legal here: at, cancel"),
+        ("cancel: t/x, work: {}", "there is no such field; allowed here: at, cancel"),
         ("cancel: t/x, node: {name: a-00, is: dead}", "cancel, node: use exactly one of"),
         ("", "no action: use exactly one of"),
         ("cancel: x", "use namespace/name"),

@@ -22,8 +22,8 @@ _MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _ADDRESS = "127.0.0.1"
 TOGETHER_CHARS_MAX = 2 * 1024 * 1024
 _TOO_LONG_TOGETHER = (
-    f"from here on it is over {TOGETHER_CHARS_MAX} characters together, more than a process can be "
-    "given; put some of it in a file"
+    f"from here on it is over {TOGETHER_CHARS_MAX} characters together, which is more than a "
+    "process can get; put some of the values in a file"
 )
 _SOURCES = {
     "fieldRef": "{fieldPath: metadata.name}",
@@ -88,8 +88,9 @@ def expand(text: str, env: Mapping[str, str]) -> str:
         size += len(found) - len(match[0])
         if size > TEXT_CHARS_MAX:
             raise CannotStart(
-                f"{text[:40]!r}… has over {TEXT_CHARS_MAX} characters once $({match[2]}) and other "
-                "references are replaced, more than a process can be given; put it in a file"
+                f"{text[:40]!r}… has over {TEXT_CHARS_MAX} characters once $({match[2]}) and "
+                "other references are replaced, which is more than a process can get; put the "
+                "value in a file"
             )
         return found
 

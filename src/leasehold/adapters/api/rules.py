@@ -156,7 +156,8 @@ _RUN_RULES = [
             field,
             f"{_STEP} > 0 && {width} >= {_MIN} && {width} <= {_MAX}"
             f" && ({width} - {_MIN}) % {_STEP} == 0",
-            "widths go from minTotalGPUs to maxTotalGPUs in steps of stepGPUs; use one of those",
+            "the width goes from minTotalGPUs to maxTotalGPUs in steps of stepGPUs; use one "
+            "of those",
             unless=unless,
         )
         for field, width, unless in (

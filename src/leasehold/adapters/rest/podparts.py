@@ -102,7 +102,7 @@ def _log_options(backend: Backend, request: Request) -> LogOptions:
     elif moment:
         since = parse_instant(moment[:64])
         if since is None:
-            raise bad_request(f"sinceTime={moment[:80]!r} is no RFC 3339 instant")
+            raise bad_request(f"sinceTime={moment[:80]!r} is not an RFC 3339 time")
     return LogOptions(
         follow=request.flag("follow"),
         timestamps=request.flag("timestamps"),

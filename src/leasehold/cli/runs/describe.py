@@ -70,7 +70,7 @@ def _head(answer: Wire, run: object, told: object) -> list[str]:
     name, owner = cell(told, "run"), cell(told, "owner")
     lines = [f"{name} ({owner}): {cell(told, 'phase')}"]
     if not isinstance(run, dict):
-        return [*lines, "its Run object is gone; this is what the ledger knows"]
+        return [*lines, "the Run was deleted; this is what the ledger knows"]
     least, most = cell(run, "width.min"), cell(run, "width.max")
     elastic = "" if least == most else f", {least} to {most}"
     facts = [

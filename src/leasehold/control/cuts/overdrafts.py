@@ -89,8 +89,8 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
                 "Budget",
                 payer.rpartition("/")[0],
                 Told.OVERDRAWN,
-                f"{excess.subject} pays for {plural(excess.gpus, 'GPU')} too many ({excess.why}) "
-                f"and no other payer was found; cuts begin at {due}",
+                f"{excess.subject} pays for {plural(excess.gpus, 'GPU')} too many "
+                f"({excess.why}), and no other envelope can pay; preemption starts at {due}",
             )
             _warn_runs(turn, excess, due)
         due_at = known.since + world.policy.overdraft_grace
@@ -104,7 +104,10 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
 def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
     for run in sorted({lease.run_key for lease in excess.leases}):
         turn.tell(
-            "Run", run, Told.OVERDRAWN, f"its payer {excess.subject} is overdrawn; cuts at {due}"
+            "Run",
+            run,
+            Told.OVERDRAWN,
+            f"its payer {excess.subject} is overdrawn; preemption starts at {due}",
         )
     for lease in excess.leases:
         turn.touched[lease.uid] = None
@@ -194,7 +197,7 @@ def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
         "Run",
         lease.run_key,
         Told.REFINANCED,
-        f"{plural(lease.gpus, 'GPU')} of {lease.payer} now on {payers}",
+        f"{plural(lease.gpus, 'GPU')} of {lease.payer} now paid by {payers}",
     )
     turn.again = True
 
@@ -215,6 +218,7 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         "Budget",
         excess.subject.rpartition("/")[0],
         Told.RESOLVED,
-        f"{excess.subject} was overdrawn by {plural(excess.gpus, 'GPU')} and is cut back",
+        f"{excess.subject} was overdrawn by {plural(excess.gpus, 'GPU')}; runs that it paid "
+        "for were preempted",
     )
     return True

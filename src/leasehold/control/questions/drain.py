@@ -69,7 +69,7 @@ def _row(world: World, node: str, unit: int, leases: list[Lease]) -> _Fate:
     standing = [lease for lease in active if lease.is_open and lease.ending is None]
     run = world.runs.get(active[0].uid)
     if standing and not world.fleet.nodes[node].node.is_draining:
-        return _said(Way.WAIT, "stays", "is left alone, for the node is not drained")
+        return _said(Way.WAIT, "stays", "stays, because the node is not being drained")
     if standing and run is not None:
         return _planned(how_to_leave(world, run, node, unit))
     going = [lease for lease in active if lease.is_open]
@@ -92,13 +92,15 @@ def _planned(leaving: Leaving) -> _Fate:
     places = ", ".join(sorted({takeover.node for takeover in leaving.takeovers}))
     match leaving.way:
         case Way.SWAP:
-            return _said(Way.SWAP, "going", f"moves to its spare on {places} when that is clear")
+            return _said(
+                Way.SWAP, "going", f"moves to its spare on {places} as soon as that spare is clear"
+            )
         case Way.SHRINK:
-            return _said(Way.SHRINK, "going", f"gives up {_groups(leaving.groups)} and goes on")
+            return _said(Way.SHRINK, "going", f"gives up {_groups(leaving.groups)} and continues")
         case Way.REQUEUE:
-            return _said(Way.REQUEUE, "going", "is to be requeued")
+            return _said(Way.REQUEUE, "going", "will be requeued")
         case Way.WAIT:
-            return _said(Way.WAIT, "stays", f"waits to end by itself: {leaving.why}")
+            return _said(Way.WAIT, "stays", f"stays until it ends by itself: {leaving.why}")
 
 
 def _groups(groups: tuple[int, ...]) -> str:
@@ -113,7 +115,7 @@ def _going(world: World, lease: Lease) -> _Fate:
             return _said(Way.REQUEUE, "going", "is stopping, to be requeued")
         return _said(Way.SWAP, "going", "is stopping, to move to its spare")
     if why.drained_node and why.reason is Closed.SHRINK:
-        return _said(Way.SHRINK, "going", f"gives up group {lease.group} and goes on")
+        return _said(Way.SHRINK, "going", f"gives up group {lease.group} and continues")
     return _said(_END, "going", f"is ending ({why.reason})")
 
 
@@ -127,7 +129,7 @@ def _gone(world: World, leases: list[Lease]) -> _Fate:
         each.group for each in leases if each.why is not None and each.why.reason is Closed.SHRINK
     }
     if groups:
-        return _said(Way.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and went on")
+        return _said(Way.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and continued")
     if is_requeued(world, last):
         return _said(Way.REQUEUE, "gone", "requeued")
     heirs = {

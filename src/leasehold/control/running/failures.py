@@ -41,10 +41,17 @@ def _tell(turn: Turn, run: Run, lost: list[Lease]) -> None:
     deleted = [lease for lease in lost if turn.world.leases[lease.name].cause is Cause.DELETED]
     if deleted:
         pods = ", ".join(sorted({lease.pod for lease in deleted}))
-        turn.tell("Run", run.key, Told.POD_DELETED, f"somebody deleted {pods} under its lease")
+        turn.tell(
+            "Run",
+            run.key,
+            Told.POD_DELETED,
+            f"another client deleted {pods} while its lease was open",
+        )
     if len(lost) > len(deleted):
         gone = len(lost) - len(deleted)
-        turn.tell("Run", run.key, Told.NODE_FAILURE, f"lost with their node: {gone} of its leases")
+        turn.tell(
+            "Run", run.key, Told.NODE_FAILURE, f"the run lost {gone} of its leases with their node"
+        )
 
 
 def node_has_failed(world: World, name: str, now: Instant) -> bool:
@@ -180,7 +187,9 @@ def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]
     if run.spec.gang is Gang.GROUP or _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
         end_all(turn, mates, reason)
-        turn.tell("Run", run.key, Told.GROUP_LOST, f"group {group} is given up, no spare was left")
+        turn.tell(
+            "Run", run.key, Told.GROUP_LOST, f"group {group} is given up, because no spare was left"
+        )
         return
     end_unit(turn, run.uid, unit, reason)
     after = "it is requeued" if run.spec.checkpoint is not None else "the run fails"
@@ -196,7 +205,7 @@ def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> 
     if run.spec.gang is Gang.RUN and _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
         end_all(turn, mates, Why(reason=Closed.SHRINK, detail=node))
-        after = "the run goes on without it"
+        after = "the run continues without it"
     else:
         end_unit(turn, run.uid, unit, Why(reason=Closed.SWAP, detail=node))
         after = "it is requeued"

@@ -78,7 +78,7 @@ def finish_activations(turn: Turn) -> bool:
         if not groups or turn.now >= ends_at(world, hold):
             continue
         turn.about = uid
-        refused = Refused(reason=Refusal.CAPACITY, remedy="its site is not free")
+        refused = Refused(reason=Refusal.CAPACITY, remedy="its planned nodes are not free")
         due = Due(wish=wish_for(world, run, groups), reservation=hold.reservation, refused=refused)
         whole, turn.calendar = turn.calendar, _standing_plans(turn, run)
         _activate(turn, due)
@@ -281,7 +281,7 @@ def activating(
         )
     )
     assert all(name in nodes for name, _ in places) or is_site
-    turn.tell("Run", run.key, Told.ACTIVATING, "room is being made by a Resolution")
+    turn.tell("Run", run.key, Told.ACTIVATING, "a Resolution is preempting other runs for it")
     turn.again = True
 
 

@@ -267,7 +267,8 @@ def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
     """A4: it starts in the held place, with the held payers, as soon as that is free."""
     world = turn.world
     refused = Refused(
-        reason=Refusal.CAPACITY, remedy="its place is held; it starts when the victims have ended"
+        reason=Refusal.CAPACITY,
+        remedy="its GPUs are held; it starts when the preempted runs have ended",
     )
     groups = groups_held_for(world, hold, turn.now)
     if not groups:
@@ -290,7 +291,7 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
     if not world.policy.binder_enabled:
         return Refused(
             reason=Refusal.BINDER_DISABLED,
-            remedy="binder.enabled is false: nothing new is started",
+            remedy="binder.enabled is false, so no run is started",
         )
     answer = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
     # On spares it would not be asked which nodes its volumes can be reached from.

@@ -123,7 +123,7 @@ def give_up(turn: Turn, hold: Hold) -> None:
         release(turn, run)
         return
     left = still_there(world, hold)
-    why = f"{plural(len(left), 'victim')} did not end in time; the place that was held is given up"
+    why = f"{plural(len(left), 'victim')} did not end in time; the GPUs that were held are released"
     cancel_reservation(turn, run, why)
     turn.tell("Run", run.key, Told.DRAIN_TIMEOUT, why)
     turn.again = True

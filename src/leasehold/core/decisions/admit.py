@@ -172,8 +172,8 @@ def owner_allowed(world: World, run: Run) -> Refused | None:
         return None
     return Refused(
         reason=Refusal.OWNER_NOT_ALLOWED,
-        remedy=f"no Budget of {run.spec.owner} lies in namespace {run.namespace} or lists it under "
-        "spec.namespaces; create one, or correct spec.owner",
+        remedy=f"no Budget of {run.spec.owner} is in namespace {run.namespace} or lists that "
+        "namespace under spec.namespaces; create such a Budget, or correct spec.owner",
         asked=run.spec.total_gpus,
         subject=run.spec.owner,
     )
@@ -182,8 +182,8 @@ def owner_allowed(world: World, run: Run) -> Refused | None:
 def no_such_flavor(want: Want) -> Refused:
     return Refused(
         reason=Refusal.NO_SUCH_FLAVOR,
-        remedy=f"no node has {want.flavor} where this run may go; "
-        "check resources.gpuType and locality.selector",
+        remedy=f"no node with {want.flavor} is in a place where this run may run; check "
+        "resources.gpuType and locality.selector",
         asked=want.gpus,
         short_by=want.gpus,
     )
@@ -202,9 +202,9 @@ def held(want: Want, trace: tuple[CoverStep, ...]) -> Refused:
     """Return the refusal of a run that would fit if plans and holds ahead did not need the GPUs."""
     return Refused(
         reason=Refusal.HELD,
-        remedy=f"{plural(want.gpus, 'GPU')} {'is' if want.gpus == 1 else 'are'} free "
-        "but held for reservations ahead of it; a shorter "
-        "runtime.maxDuration may let it pass in front",
+        remedy=f"{plural(want.gpus, 'GPU')} {'is' if want.gpus == 1 else 'are'} free but held "
+        "for reservations ahead of this run; with a shorter runtime.maxDuration the run "
+        "may be backfilled",
         asked=want.gpus,
         trace=trace,
     )

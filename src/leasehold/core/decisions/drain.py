@@ -55,7 +55,7 @@ def how_to_leave(world: World, run: Run, node: str, unit: int) -> Leaving:
     if not world.policy.binder_enabled:
         return Leaving(way=Way.WAIT, why="binder.enabled is false")
     if not _is_heard(world, node):
-        return Leaving(way=Way.WAIT, why=f"node {node} cannot be heard")
+        return Leaving(way=Way.WAIT, why=f"the agent of node {node} does not answer")
     takeovers: list[Takeover] = []
     stranded: list[int] = []
     for group in sorted({lease.group for lease in here}):
@@ -81,7 +81,9 @@ def how_to_leave(world: World, run: Run, node: str, unit: int) -> Leaving:
         }
     )
     if silent:
-        return Leaving(way=Way.WAIT, why=f"it runs on {silent[0]}, too, which cannot be heard")
+        return Leaving(
+            way=Way.WAIT, why=f"it also runs on node {silent[0]}, whose agent does not answer"
+        )
     return Leaving(way=Way.REQUEUE)
 
 

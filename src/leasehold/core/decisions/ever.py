@@ -107,11 +107,13 @@ def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | Non
     short = next((each for each in asked if asked[each] > most[each]), None)
     if short is None:
         words = [_words(each, asked[each]) for each in asked if asked[each]]
-        remedy = f"a pod asks for {' and '.join(words)}, and no node with {want.flavor} has it all"
+        remedy = (
+            f"a pod requests {' and '.join(words)}, and no node with {want.flavor} has all of that"
+        )
     else:
         name = _with_most(fleet, pools, short, most[short])
         remedy = (
-            f"a pod asks for {_words(short, asked[short])}, and the largest node with "
+            f"a pod requests {_words(short, asked[short])}, and the largest node with "
             f"{want.flavor} ({name}) has {_words(short, most[short])}"
         )
     what = "GPUs per pod" if short == "GPUs" else "resources.requests"
@@ -138,21 +140,22 @@ def _too_many(want: Want, pools: list[Pool]) -> Refused | None:
         most = max(pods)
         domain = pools[pods.index(most)].domain
         why = (
-            f"a group of {plural(want.gpus_per_group, 'GPU')} lies within one domain, and the "
-            f"largest with {want.flavor} ({domain}) has room for {most * want.pod_gpus} in pods of "
-            f"{want.pod_gpus}"
+            f"a group of {plural(want.gpus_per_group, 'GPU')} must fit in one domain, and the "
+            f"largest domain with {want.flavor} ({domain}) has room for {most * want.pod_gpus} "
+            f"in pods of {want.pod_gpus}"
         )
         limit = most * want.pod_gpus
     else:
         limit = groups * want.gpus_per_group
         where = "together" if want.spread else "within one domain"
         why = (
-            f"it asks for {plural(want.gpus, 'GPU')}, and the nodes with {want.flavor} have room "
-            f"for {limit} {where}, in groups of {want.gpus_per_group} and pods of {want.pod_gpus}"
+            f"the run requests {plural(want.gpus, 'GPU')}, and all nodes with {want.flavor} have "
+            f"room for {limit} {where}, in groups of {want.gpus_per_group} and pods of "
+            f"{want.pod_gpus}"
         )
     return Refused(
         reason=Refusal.FLEET_TOO_SMALL,
-        remedy=f"{why}, if nothing else ran; ask for less, or add nodes",
+        remedy=f"{why}, even if nothing else ran; request less, or add nodes",
         asked=want.gpus,
         short_by=want.gpus - limit,
         limit=limit,
@@ -171,8 +174,8 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused
     spares = want.spares * want.pod_gpus
     return Refused(
         reason=Refusal.NO_PLACE_FOR_SPARES,
-        remedy=f"it asks for spares of {plural(spares, 'GPU')} for each group. They have no pod "
-        "that other schedulers would see, so they lie only on nodes with the taint "
+        remedy=f"the run requests spares of {plural(spares, 'GPU')} for each group. Other "
+        "schedulers do not see spares, so spares need nodes with the taint "
         f"{GROUP}/fleet, which {sum(map(len, reserved))} of {sum(map(len, nodes))} nodes "
         f"with {want.flavor} have: taint more of them (kubectl taint node NODE "
         f"{GROUP}/fleet=:NoSchedule), or leave out sparesPerGroup",

@@ -42,7 +42,7 @@ def fill(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> Admit
         return min(found, key=lambda plan: preference(plan.covered[0]))
     return refused or Refused(
         reason=Refusal.CAPACITY,
-        remedy="neither free GPUs nor spares of other runs have room for it",
+        remedy="neither the free GPUs nor the spares of other runs have room for this run",
         asked=wish.want.gpus,
         short_by=wish.want.gpus,
     )

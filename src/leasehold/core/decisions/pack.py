@@ -314,9 +314,9 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
         return Refused(
             reason=Refusal.NO_DOMAIN_FITS,
             now=f"{_are_free(free)}: {holes}",
-            remedy=f"enough GPUs are free, but no domain has room for a group of "
-            f"{want.gpus_per_group} in pods of {want.pod_gpus}; smaller groups or pods would fit "
-            "sooner",
+            remedy="enough GPUs are free, but no single domain can hold a group of "
+            f"{want.gpus_per_group} in pods of {want.pod_gpus}; smaller groups or pods "
+            "would fit sooner",
             asked=want.gpus,
             limit=free,
             subject=pools[-1].domain,
@@ -324,7 +324,7 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
     return Refused(
         reason=Refusal.CAPACITY,
         remedy=f"{_too_few(want.gpus)} free; wait for leases to end",
-        now=f"{_are_free(free)} of the {want.gpus} asked",
+        now=f"{_are_free(free)} of the {want.gpus} requested",
         asked=want.gpus,
         short_by=want.gpus - free,
         limit=free,
@@ -351,9 +351,9 @@ def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
     free = sum(fleet.nodes[name].free for name in names)
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"its volumes can be reached from {plural(len(names), 'node')} with {want.flavor}, "
-        f"where {_too_few(want.gpus)} free; wait for leases to end, or use volumes that more nodes "
-        "can reach",
+        remedy=f"its volumes are reachable from {plural(len(names), 'node')} with {want.flavor}, "
+        f"where {_too_few(want.gpus)} free; wait for leases to end, or use volumes that "
+        "more nodes can reach",
         now=f"{_are_free(free)} there",
         asked=want.gpus,
         limit=free,
@@ -367,10 +367,9 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Ref
     asked = want.spares * want.pod_gpus * len(want.groups)
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"{plural(asked, 'GPU')} of it {'is' if asked == 1 else 'are'} for spares, which "
-        f"lie only on nodes that other schedulers are kept away from by the taint {GROUP}/fleet, "
-        "and beside its pods too few of those are free; wait for leases to end, or taint more "
-        "nodes",
+        remedy=f"{plural(asked, 'GPU')} of this run {'is' if asked == 1 else 'are'} for spares. "
+        f"Spares need nodes with the taint {GROUP}/fleet, and too few GPUs are free "
+        "there; wait for leases to end, or taint more nodes",
         now=f"{_are_free(free)} on those nodes",
         asked=want.gpus,
         limit=free,
@@ -405,10 +404,10 @@ def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused
     name, most = max(left[what].items(), key=lambda each: (each[1], each[0]))
     return Refused(
         reason=Refusal.NODE_RESOURCES,
-        remedy=f"enough GPUs are free, but beside them {_lack(want, what)}; ask for less, or wait "
-        "for leases to end",
-        now=f"{_are_free(sum(pool.free for pool in pools))}, and of the nodes with "
-        f"{plural(want.pod_gpus, 'free GPU')} the one with most ({name}) has "
+        remedy=f"enough GPUs are free, but on their nodes {_lack(want, what)}; request less, or "
+        "wait for leases to end",
+        now=f"{_are_free(sum(pool.free for pool in pools))}; among the nodes with "
+        f"{plural(want.pod_gpus, 'free GPU')}, {name} has the most: "
         f"{_amount(what, max(0, most))} left",
         asked=want.gpus,
         limit=max(0, most),
@@ -418,9 +417,9 @@ def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused
 
 def _lack(want: Want, what: str) -> str:
     if what == "pods":
-        return "nodes take no more pods"
+        return "no more pods fit"
     amount = want.cpu_milli if what == "CPU" else want.memory_bytes
-    return f"{what} is short: a pod asks for {_amount(what, amount)}"
+    return f"there is too little {what} left: a pod requests {_amount(what, amount)}"
 
 
 def _amount(what: str, amount: int) -> str:

@@ -113,8 +113,9 @@ def let_go(world: World, *, now: Instant) -> set[str]:
 def not_enough(want: Want, deficit: int) -> Refused:
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy="even if everything that may be cut were cut, it would not fit; nothing is cut. "
-        "Smaller groups, another selector, or protected runs growing older would help",
+        remedy="the run would not fit even if all runs that may be preempted were preempted, so "
+        "none is. Use smaller groups or another selector, or wait until runs are no "
+        "longer protected (resolver.minTenure)",
         asked=want.gpus,
         short_by=deficit,
     )

@@ -29,9 +29,9 @@ EDITABLE_IN_A_RUN = (
 
 RUN_REMEDY = (
     f"of a Run only {', '.join(path.removeprefix('spec.') for path in EDITABLE_IN_A_RUN)} can be "
-    "edited; delete it and submit another"
+    "edited; delete the Run and submit another"
 )
-STOP_REMEDY = "a run that was cancelled stays so; use true, or submit another run"
+STOP_REMEDY = "a cancelled run cannot be resumed; submit another run"
 OWNER_REMEDY = "a Budget's owner cannot be edited; make another Budget"
 
 
@@ -50,7 +50,7 @@ def check_edit(old: object, new: object) -> list[Problem]:
     if isinstance(kind, str) and kind in IMMUTABLE_KINDS:
         problems = _changes(old, new, "spec", f"the spec of a {kind} never changes")
         if kind == "Lease" and part(old, "status").get("closed") is True:
-            problems += _changes(old, new, "status", "a closed lease stays as it was closed")
+            problems += _changes(old, new, "status", "the status of a closed lease never changes")
         return problems
     return []
 

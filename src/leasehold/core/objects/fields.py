@@ -97,7 +97,7 @@ class Fields:
             try:
                 value = read(raw)
                 if value in found:
-                    raise WrongValue("it is listed twice; list it once")
+                    raise WrongValue("the value is listed twice; list it once")
                 found[value] = None
             except WrongValue as wrong:
                 self._wrong.add(key)
@@ -155,4 +155,4 @@ def _guess(key: object, allowed: list[str]) -> str:
     near = get_close_matches(key, allowed, n=1) if len(key) <= GUESS_CHARS_MAX else []
     if near:
         return f"there is no such field; did you mean {near[0]}?"
-    return "there is no such field; legal here: " + (", ".join(allowed) or "none")
+    return "there is no such field; allowed here: " + (", ".join(allowed) or "none")

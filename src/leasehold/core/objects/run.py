@@ -41,8 +41,8 @@ def grace_problems(raw: object, most: Millis) -> list[tuple[str, str]]:
     return [
         (
             "spec.runtime.gracePeriod",
-            f"{asked}: use at most {limit} (gracePeriod.max of this server); what takes longer "
-            "to save is saved while it runs, see runtime.checkpoint",
+            f"{asked}: use at most {limit} (gracePeriod.max of this server); if saving takes "
+            "longer, save while the run works (see runtime.checkpoint)",
         )
     ]
 
@@ -255,8 +255,8 @@ def _near(grid: Malleable, width: int) -> str:
     above = below + grid.step_gpus
     choice = f"{below}" if above > grid.max_gpus or below == inside else f"{below} or {above}"
     return (
-        f"widths go from minTotalGPUs {grid.min_gpus} to maxTotalGPUs {grid.max_gpus} "
-        f"in steps of {grid.step_gpus}; use {choice}"
+        f"the width goes from minTotalGPUs {grid.min_gpus} to maxTotalGPUs {grid.max_gpus} in "
+        f"steps of {grid.step_gpus}; use {choice}"
     )
 
 
@@ -279,7 +279,7 @@ def _check_count(resources: Fields, locality: Fields, shape: _Shape) -> None:
         least = -(-shape.width_max // RUN_GROUPS_MAX)
         locality.note(
             "groupGPUs",
-            f"these are {groups} groups; a Run has at most {RUN_GROUPS_MAX}; use {least} or "
+            f"this makes {groups} groups; a Run has at most {RUN_GROUPS_MAX}; use {least} or "
             "more, or submit several Runs",
         )
         return
@@ -291,7 +291,7 @@ def _check_count(resources: Fields, locality: Fields, shape: _Shape) -> None:
         counted = "" if shape.per_pod else "without gpusPerPod a pod may have one GPU: "
         resources.note(
             "gpusPerPod",
-            f"{counted}these are up to {pods} pods, spares included; a Run has at most "
+            f"{counted}this makes up to {pods} pods, spares included; a Run has at most "
             f"{RUN_PODS_MAX}; use {least} or more, or submit several Runs",
         )
 
@@ -321,5 +321,5 @@ def _read_funding(fields: Fields, shape: _Shape) -> Funding:
     elif most is not None:
         widest = shape.widest()
         if widest is not None and most > widest:
-            fields.note("maxBorrowGPUs", f"the run is never wider; use at most {widest}")
+            fields.note("maxBorrowGPUs", f"the run never has more GPUs; use at most {widest}")
     return Funding(allow_borrow=allowed, max_borrow_gpus=most, sponsors=sponsors)

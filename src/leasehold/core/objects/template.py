@@ -25,11 +25,11 @@ PLACEMENT = {
     "affinity": "leasehold places the pods; use spec.locality.selector and leave this out",
     "nodeName": "leasehold places the pods; use spec.locality.selector and leave this out",
     "nodeSelector": "leasehold places the pods; use spec.locality.selector and leave this out",
-    "resourceClaims": "leasehold hands out the GPUs; leave this out",
+    "resourceClaims": "leasehold assigns the GPUs; leave this out",
     "schedulerName": "leasehold places the pods; leave this out",
-    "schedulingGates": "leasehold starts the pods when they are paid for; leave this out",
+    "schedulingGates": "leasehold starts the pods when a Budget pays for them; leave this out",
     "topologySpreadConstraints": "leasehold places the pods; use spec.locality and leave this out",
-    "priorityClassName": "the line decides who is first; leave this out",
+    "priorityClassName": "the queue decides which run starts first; leave this out",
     "activeDeadlineSeconds": "use spec.runtime.maxDuration and leave this out",
 }
 
@@ -86,7 +86,7 @@ def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
     for container in [*containers, *pod.each("initContainers")]:
         name = container.need("name", readers.namespace)
         if name is not None and name in names:
-            container.note("name", "another container has this name; take another")
+            container.note("name", "another container has this name; use another name")
         names.add(name or "")
         _check_container(container)
     return tuple(_read_toleration(each) for each in pod.each("tolerations"))
@@ -103,10 +103,13 @@ def _check_container(container: Fields) -> None:
         variable.take("value", readers.text_or_none, None)
     for port in container.each("ports"):
         if port.has("hostPort"):
-            port.note("hostPort", "several pods may share a host; leave this out")
+            port.note(
+                "hostPort",
+                "several pods can run on one host, so host ports are not allowed; leave this out",
+            )
     resources = container.inside("resources")
     if resources.has("claims"):
-        resources.note("claims", "leasehold hands out the GPUs; leave this out")
+        resources.note("claims", "leasehold assigns the GPUs; leave this out")
     for where in ("requests", "limits"):
         amounts = resources.inside(where)
         for resource in amounts.members:

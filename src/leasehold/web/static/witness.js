@@ -44,7 +44,7 @@ export async function replay(record, subject) {
   const from = lottery.derivedFrom ?? {};
   if (from.subject !== record.subject || record.subject !== subject) problems.push("the lottery is about another subject");
   if (from.instant !== record.instant) problems.push("the lottery is of another instant");
-  if (!/^([0-9a-f]{2})+$/.test(from.nonce ?? "")) problems.push("the nonce is not bytes in lower-case hex");
+  if (!/^([0-9a-f]{2})+$/.test(from.nonce ?? "")) problems.push("the nonce is not lower-case hexadecimal");
   else if (await sha256(unhex(from.nonce)) !== lottery.commitment) problems.push("the commitment is not the SHA-256 of the nonce");
   const seed = await sha256([VERSION, from.subject, from.instant, from.ledgerDigest, from.nonce].join("\n"));
   if (seed !== lottery.seed) problems.push(`the seed is not the derived one, ${seed}`);
