@@ -148,7 +148,7 @@ def test_what_is_wrong_is_named(data: Path) -> None:
     assert "Error: " in told.output
     nothing = invoke(ledger.command, "verify", "--data", data / "none")
     assert nothing.exit_code == 1
-    assert "is not there" in nothing.output
+    assert "does not exist" in nothing.output
 
 
 def test_beside_a_server_that_does_it_itself(data: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_damaged_backup_restores_nothing(data: Path, tmp_path: Path) -> None:
         assert "Error: " in told.output
         assert list(folder.iterdir()) == []
     to.write_bytes(b"no tar")
-    assert "is no backup" in invoke(restore.command, to, "--data", tmp_path / "x").output
+    assert "is not a backup" in invoke(restore.command, to, "--data", tmp_path / "x").output
 
 
 def test_a_backup_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_names_lead_nowhere_else(data: Path, tmp_path: Path) -> None:
             tar.addfile(info, io.BytesIO(content))
     told = invoke(restore.command, to, "--data", tmp_path / "to")
     assert told.exit_code == 1
-    assert "do not use it" in told.output
+    assert "do not use this backup" in told.output
     assert not (tmp_path / "evil").exists()
 
 
@@ -310,4 +310,4 @@ def test_the_audit_names_what_disagrees(data: Path, monkeypatch: pytest.MonkeyPa
     gone = run(remove_a_pod)
     told = invoke(audit.command, "--data", data)
     assert told.exit_code == 1
-    assert f"there is no pod w/{gone}" in told.output
+    assert f"it has no pod w/{gone}" in told.output

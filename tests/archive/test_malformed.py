@@ -1,4 +1,4 @@
-"""Commands over a store in which one object is not what was written: findings, no tracebacks."""
+"""Commands over a store with one object that was changed: findings, no tracebacks."""
 
 import json
 import shutil

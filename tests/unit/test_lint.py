@@ -71,7 +71,7 @@ def test_files_that_are_no_manifests(here: Path) -> None:
     assert code == 1
     assert lines[:4] == [
         "0.yaml:1: an empty file: add at least one document",
-        "1.yaml:2: a: 'a': it is written twice, first on line 1; keep one",
+        "1.yaml:2: a: 'a': the key is given twice, first on line 1; keep one",
         "2.yaml:1: a list of 1: use an object with kind and spec",
         "3.yaml:1: 'text': use an object with kind and spec",
     ]
@@ -134,7 +134,7 @@ def test_files_that_are_not_there(here: Path) -> None:
     assert result.exit_code == 1
     assert result.output.splitlines() == [
         "none.yaml:1: no such file: name a file that exists",
-        ".:1: a directory: name files",
+        ".:1: a directory: name a file",
     ]
 
 

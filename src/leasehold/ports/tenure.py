@@ -53,7 +53,7 @@ def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
         if below >= above:
             found.append((low, below, f"use less than tenure.{high}, {format_span(above)}"))
     if margins.stall < margins.take:
-        remedy = f"a decision may take some seconds; use tenure.take, {format_span(margins.take)}"
+        remedy = f"a decision can take some seconds; use tenure.take, {format_span(margins.take)}"
         found.append(("stall", margins.stall, f"{remedy}, or more"))
     spent = margins.renew + margins.timeout
     if margins.renew < margins.soft_stop <= spent:

@@ -335,7 +335,7 @@ def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
             todo[:0] = [(f"{name}.{key}", member) for key, member in value.items()]
         elif name in flat:
             problems.append(
-                Problem(path=name, value=shown(value), remedy="it is given twice; keep one")
+                Problem(path=name, value=shown(value), remedy="the key is given twice; keep one")
             )
         else:
             flat[name] = value

@@ -158,7 +158,7 @@ class _Asked:
     def owner(self, name: str = "owner") -> str:
         value = self.text(name)
         if value and not is_owner_glob(value):
-            raise _bad_param(name, "use an owner such as org:ai:mm, or a pattern as org:ai:*")
+            raise _bad_param(name, "use an owner such as org:ai:mm, or a pattern such as org:ai:*")
         if value and self.sight is not None and not self.sight.owner(value):
             raise _hidden(self.caller, value)
         return value
@@ -233,7 +233,9 @@ class Questions:
         known = _QUESTIONS.get(question)
         if known is None:
             names = ", ".join(sorted(_QUESTIONS))
-            raise BadQuestion(404, "NotFound", f"there is no question {question!r}; ask {names}")
+            raise BadQuestion(
+                404, "NotFound", f"there is no question {question!r}; use one of {names}"
+            )
         allowed = PARAMETERS[question]
         for name in params:
             if name not in allowed:
@@ -244,16 +246,18 @@ class Questions:
         try:
             world = await self._at_rest(PATIENCE)
         except Unsettled:
-            said = "what was decided is not in the ledger yet; ask again soon"
+            said = "the last decisions are not in the ledger yet; try again in a moment"
             raise BadQuestion(503, "ServiceUnavailable", said) from None
         if world is None:
             raise BadQuestion(
-                503, "ServiceUnavailable", "the controller is reading the ledger; ask again soon"
+                503,
+                "ServiceUnavailable",
+                "the controller is reading the ledger; try again in a moment",
             )
         now = max(self._clock.now(), world.head.instant)
         sight = Sight(world, caller) if self._hides and not caller.is_trusted else None
         if sight is not None and question in _NAME_ALL:
-            said = f"{question} name every team, and query.hideTenants is on; explain tells what "
+            said = f"{question} name every team, and query.hideTenants is on; explain shows what "
             raise BadQuestion(403, "Forbidden", f"{said}became of your own runs")
         asked = _Asked(caller, params, body, world=world, now=now, sight=sight)
         try:
@@ -278,7 +282,7 @@ class Questions:
         namespace, name = asked.text("namespace"), asked.text("run")
         if not namespace or not name:
             missing = "namespace" if not namespace else "run"
-            raise _bad_param(missing, "name the run by namespace and run")
+            raise _bad_param(missing, "name the run with the parameters namespace and run")
         if not asked.caller.sees(namespace):
             raise _hidden(asked.caller, namespace, name)
         found = find(asked.world, f"{namespace}/{name}", self._archived)
@@ -339,7 +343,7 @@ class Questions:
         subject = self._subject(asked)
         if subject.run is None:
             raise BadQuestion(
-                404, "NotFound", f"{subject.key} is gone; who-pays still tells who paid for it"
+                404, "NotFound", f"{subject.key} was deleted; who-pays still shows who paid for it"
             )
         return recorded(asked.world, subject.run) or afresh(asked.world, subject.run, asked.now)
 

@@ -76,7 +76,7 @@ def load_documents(path: Path | str) -> list[Document]:
         with Path(path).open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
     except IsADirectoryError:
-        raise _bad(place, 1, "a directory", "name files") from None
+        raise _bad(place, 1, "a directory", "name a file") from None
     except FileNotFoundError:
         raise _bad(place, 1, "no such file", "name a file that exists") from None
     except (OSError, ValueError) as error:
@@ -174,7 +174,7 @@ class _Builder:
             place = joined(path, key)
             if key in found:
                 first = self._lines.get(place, _line(node))
-                remedy = f"it is written twice, first on line {first}; keep one"
+                remedy = f"the key is given twice, first on line {first}; keep one"
                 self._mistake(key_node, place, shown(key), remedy)
                 continue
             self._lines[place] = _line(key_node)

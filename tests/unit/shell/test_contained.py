@@ -37,7 +37,7 @@ def test_a_run_that_cannot_be_read_any_more_says_so_and_the_rest_goes_on() -> No
     plant.wait(MINUTE)
     assert plant.views()["b/good"] == ("Running", "Running", 8)
     status = status_of(plant, "Run", "a/bad")
-    assert "cannot be read and is left alone; delete it and submit" in str(status["message"])
+    assert "cannot be read and is skipped; delete the Run and submit" in str(status["message"])
     assert "Quarantined" in str(status["conditions"])
     assert [about.words for about, _ in plant.contained] == ["Run a/bad"]
     # A start over comes up with it, and it can go.
@@ -60,7 +60,7 @@ def test_why_a_run_is_left_alone_is_told_again_when_somebody_wrote_over_it() -> 
     plant.wait(MINUTE)
     at_once(plant.store.patch_status("Run", "a", "bad", {"phase": "Running"}, version=None))
     plant.wait(MINUTE)
-    assert "it cannot be read" in str(status_of(plant, "Run", "a/bad")["message"])
+    assert "the object cannot be read" in str(status_of(plant, "Run", "a/bad")["message"])
 
 
 def test_a_budget_that_cannot_be_read_keeps_only_its_own_from_starting() -> None:
@@ -132,7 +132,7 @@ def test_a_pod_that_the_server_refuses_is_told_at_once() -> None:
     plant.wait(5 * SECOND)
     said = [each for each in plant.told if "BindFailing" in each]
     assert said
-    assert "the server refuses it: " in said[0]
+    assert "the API server rejected the pod: " in said[0]
     assert not [each for each in plant.leases() if each.end is None]
 
 

@@ -124,7 +124,7 @@ def test_a_node_that_is_not_used_says_why() -> None:
     telling.plant.wait(MINUTE)
     (told,) = [each for each in objects_of(store, "Event") if each["reason"] == "NotUsed"]
     assert told["message"] == (
-        "it is not used, for it lacks label region, label cluster, label fabric.domain, "
+        "the node is not used, because it lacks label region, label cluster, label fabric.domain, "
         "label gpu.flavor"
     )
 
@@ -159,7 +159,7 @@ def test_a_drain_is_told_on_the_node_and_on_whoever_leaves() -> None:
     telling.plant.fleet.set_node(node, NodeIs.DRAINING)
     telling.plant.wait(MINUTE)
     assert set(telling.events(node)) == {"Draining", "Drain", "Drained"}
-    assert "the story wants it empty" in str(telling.events(node)["Draining"]["message"])
+    assert "the story drains the node" in str(telling.events(node)["Draining"]["message"])
     told = telling.events("one")["Drain"]
     assert f"node {node} is drained by the story: the run is stopped and requeued" in str(
         told["message"]

@@ -153,7 +153,7 @@ def test_a_crashed_holder_is_missed_before_another_one_may_take_over() -> None:
     world.wait(MARGINS.hold + MARGINS.renew)
     assert world.holders() == []
     for keeper in world.keepers.values():
-        assert re.fullmatch(r"nobody has been known to hold it for 1\d s", keeper.vacancy)
+        assert re.fullmatch(r"no process has been known to hold it for 1\d s", keeper.vacancy)
     world.wait(MARGINS.take)
     (standby,) = [each for name, each in world.keepers.items() if name != world.the_holder()]
     assert standby.vacancy == ""

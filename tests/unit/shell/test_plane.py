@@ -66,7 +66,7 @@ def test_who_is_deposed_by_the_head_says_so_once_and_stops(rivals: Cluster) -> N
     rivals.wait(SECOND)
     rivals.submit("t/a")
     rivals.wait(MINUTE)
-    assert told == ["somebody else moved the ledger's head"]
+    assert told == ["another process moved the ledger's head"]
     assert first.world is None
     assert rivals.phase(second, "t/a") == "Running"
     assert ledger_problems(rivals.store) == []

@@ -220,7 +220,7 @@ def test_a_decision_that_fails_about_nobody_stops_binding_and_is_tried_again() -
     plant.wait(10 * MINUTE)
     assert plant.controller.trouble.startswith("no decision can be taken (ZeroDivisionError)")
     assert [about for about, _ in plant.contained] == [About("Task", "controller")]
-    assert "alert: binding and cutting are stopped" in plant.told
+    assert "alert: binding and preemption are stopped" in plant.told
     broken.clear()
     plant.wait(2 * MINUTE)
     assert plant.controller.trouble == ""
@@ -256,7 +256,7 @@ def test_whoever_brings_the_news_and_fails_once_stops_nothing() -> None:
     assert plant.contained == [
         (About("Task", "controller"), "ZeroDivisionError: nobody thought of this")
     ]
-    assert "alert: binding and cutting are stopped" not in plant.told
+    assert "alert: binding and preemption are stopped" not in plant.told
     assert plant.controller.trouble == ""
 
 

@@ -246,7 +246,7 @@ steps:
         ("title: x\nsteps: []\n", 1, "fleet: (missing)"),
         ("title: x\nfleet: []\n", 1, "steps: (missing)"),
         ("title: x\nfleet: []\nsteps: []\n---\ntitle: y\n", 5, "put one scenario in each file"),
-        ("title: x\ntitle: y\n", 2, "it is written twice"),
+        ("title: x\ntitle: y\n", 2, "the key is given twice"),
         ("title: [x\n", 2, "correct the YAML"),
         ("title: x\nfleet: []\nsteps: !!set {a}\n", 3, "leave the tag out"),
         ("title: x\nstart: 1969-12-31T00:00:00Z\n", 2, "use a time from 1970 to 9000"),

@@ -73,7 +73,7 @@ class PodNotes:
         if seen is None or (seen.pod.uid, error.errno) in self._troubled:
             return
         self._troubled.add((seen.pod.uid, error.errno))
-        self._tell_pod(seen, "Warning", "AgentTrouble", f"{error}; it is tried again")
+        self._tell_pod(seen, "Warning", "AgentTrouble", f"{error}; the agent tries again")
 
     def _tell_run(
         self, seen: "Seen", request: Record, reason: str, message: str, *, kind: Type = "Normal"

@@ -104,9 +104,9 @@ def _check_owner(connection: apsw.Connection, path: Path) -> None:
     if owner != APPLICATION and (tables or owner):
         raise BadStore(path, "is a database of another program", "name another file")
     if schema > len(MIGRATIONS):
-        why = f"was written by a newer leasehold (schema {schema}; this one knows "
+        why = f"was written by a newer leasehold (schema {schema}; this version knows "
         why += f"{len(MIGRATIONS)})"
-        raise BadStore(path, why, "start that newer one instead, or restore an older backup")
+        raise BadStore(path, why, "start that newer leasehold, or restore an older backup")
 
 
 def _check_log(connection: apsw.Connection, path: Path) -> None:
