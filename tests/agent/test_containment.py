@@ -64,7 +64,7 @@ def test_records_that_are_removed_under_a_pod_end_it_with_that_reason(ground: Pa
         (ground / "data" / "pods" / uid_of(made)).unlink()
         ended = await machine.ended("robbed")
         assert phase(ended) == "Failed"
-        assert "were removed while it ran" in message(ended)
+        assert "were removed while the pod ran" in message(ended)
         assert not is_alive(pid)
         assert machine.agent.running == 0
         await machine.delete("robbed", 0)

@@ -121,7 +121,7 @@ def test_what_owns_a_folder_a_process_or_a_name_is_nobody_elses_uid(
     users = Users(ground, work=ground / "work", private_first=small.start)
 
     assert users.account("team").uid == free
-    with pytest.raises(CannotStart, match="no uid is left for more"):
+    with pytest.raises(CannotStart, match="no free uid is left for namespace more"):
         users.account("more")
 
 
@@ -178,7 +178,7 @@ def test_a_work_folder_that_others_could_write_is_refused(
     work.mkdir()
     for mode in (0o775, 0o757, 0o1777):
         work.chmod(mode)
-        with pytest.raises(AgentError, match=f"others.*chmod go-w {work}"):
+        with pytest.raises(AgentError, match=f"other users.*chmod go-w {work}"):
             _prepare(ground / "agent", work)
     work.chmod(0o755)
     os.close(_prepare(ground / "agent", work))
@@ -220,7 +220,7 @@ def test_a_work_folder_can_be_entered_whatever_the_umask(ground: Path) -> None:
 
 def test_root_is_refused_as_somebodys_user_and_so_is_nobody_known(ground: Path) -> None:
     for user in ("root", "no-such-user-at-all"):
-        with pytest.raises(AgentError, match="namespace team is to run as"):
+        with pytest.raises(AgentError, match="namespace team are configured to run as"):
             Users(ground, configured={"team": user})
 
 
@@ -360,7 +360,7 @@ def test_a_port_that_the_kernel_chooses_is_not_one_of_ours() -> None:
     meetings = Meetings(is_free=lambda _: False, choose=lambda: chosen.pop(0))
 
     assert [ask_port(meetings, "a"), ask_port(meetings, "b")] == [40_000, 40_001]
-    with pytest.raises(CannotStart, match=r"no port is free.*end what listens"):
+    with pytest.raises(CannotStart, match=r"no port is free.*stop the programs that listen"):
         ask_port(meetings, "c")
 
 

@@ -218,7 +218,7 @@ def test_an_exec_plugin_gives_the_token(config: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(command, ["list"], env={"KUBECONFIG": str(file)}).exit_code == 0
     whole["users"][0]["user"]["exec"] = {"command": "/no/such/plugin"}
     file.write_text(json.dumps(whole))
-    assert "gave no credential" in failed(file, "list")
+    assert "returned no credential" in failed(file, "list")
 
 
 def test_the_program_by_its_own_name(config: Path) -> None:

@@ -71,10 +71,10 @@ def test_what_a_pod_cannot_have_is_refused_in_a_sentence(kubectl: Kubectl, facad
     facade.ask("POST", "/api/v1/nodes", node("n8"), caller=SYSTEM)
 
     for words, says in (
-        (["debug", "bugged", "--image=busybox"], "log in to the node instead"),
+        (["debug", "bugged", "--image=busybox"], "log in to the node for that"),
         (["debug", "bugged", "--image=busybox", "--copy-to=c"], "pods are made from leases"),
         (["debug", "node/n8", "--image=busybox"], "pods are made from leases"),
-        (["exec", "bugged", "--", "true"], "log in to the node instead"),
+        (["exec", "bugged", "--", "true"], "log in to the node for that"),
     ):
         done = kubectl(*words, "-n", "vision")
         assert done.code == 1, words
@@ -195,7 +195,7 @@ def test_who_am_i_and_what_may_i(kubectl: Kubectl, facade: Facade) -> None:
     assert "Forbidden" in refused.err
     assert "leasehold token create" in refused.err
     acted = kubectl("get", "runs", "--as", "root")
-    assert "impersonation is not offered" in acted.err
+    assert "impersonation is not supported" in acted.err
     stranger = kubectl("get", "runs", "--token", "wrong", "--kubeconfig", _without_token(kubectl))
     assert "You must be logged in to the server" in stranger.err
 

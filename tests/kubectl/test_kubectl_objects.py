@@ -180,7 +180,7 @@ def test_leases_by_node(kubectl: Kubectl, facade: Facade) -> None:
     is_open = kubectl("get", "gl", "--field-selector", "status.closed=false")
     assert {"a-1-0", "a-1-1"} <= {row[0] for row in is_open.rows}
     refused = kubectl("delete", "gl", "a-1-0")
-    assert "the ledger writes them" in refused.err
+    assert "only the ledger writes this kind" in refused.err
 
 
 def test_explain(kubectl: Kubectl) -> None:

@@ -67,7 +67,7 @@ def test_every_step_outside_a_cluster_goes_as_shown(reader: Administrator) -> No
     assert reader.ran == text.count("\n$ ") > 5
     assert reader.controller is not None
     log = (reader._folder / "controller.log").read_text(encoding="utf-8")
-    assert "the API server does not let us" not in log  # its rights are enough
+    assert "the API server does not allow this" not in log  # its rights are enough
     kubeconfig = reader._here / "controller.kubeconfig"
     assert kubeconfig.stat().st_mode & 0o777 == 0o600
     assert re.search(r"token: ey", kubeconfig.read_text(encoding="utf-8"))

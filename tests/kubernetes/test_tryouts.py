@@ -95,7 +95,7 @@ def test_a_gang_that_its_namespaces_quota_can_never_hold_gets_no_lease(plane: Pl
     plane.until(lambda: _run(plane, "tight", "narrow").get("phase") == "Running")
     plane.until(lambda: "ResourceQuota gpus" in _run(plane, "tight", "wide").get("message", ""))
     said = _run(plane, "tight", "wide")["message"]
-    assert "allows 8 of requests.nvidia.com/gpu, and its 2 pods need 16 together" in said
+    assert "allows 8 of requests.nvidia.com/gpu, but the 2 pods of the Run need 16 together" in said
     assert {each["spec"]["runRef"]["name"] for each in plane.all("leases")} == {"narrow"}
     # Raised, and the Run touched: it is tried again.
     _patched(plane, f"{path}/gpus", {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})

@@ -125,7 +125,7 @@ def test_a_leaf_near_its_end_is_renewed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_damaged_certificate_is_named(tmp_path: Path) -> None:
     ensure_certificates(tmp_path, [])
     (tmp_path / "ca.crt").write_text("nonsense")
-    with pytest.raises(BadCertificates, match=r"ca\.crt is no certificate"):
+    with pytest.raises(BadCertificates, match=r"ca\.crt is not a certificate"):
         ensure_certificates(tmp_path, [])
 
 

@@ -49,7 +49,7 @@ def test_a_grace_period_cannot_be_edited(
         assert (edited.status, edited.json["reason"]) == (422, "Invalid")
         ((field, message),) = causes(edited)
         assert field == "spec.runtime.gracePeriod"
-        assert "can be edited; delete it and submit another" in message
+        assert "can be edited; delete the Run and submit another" in message
     assert facade.ask("GET", f"{RUNS}/{name}").json == made
 
 

@@ -65,8 +65,8 @@ def test_yaml_is_taken_too(facade: Facade) -> None:
 @pytest.mark.parametrize(
     ("body", "media", "code", "words"),
     [
-        (b"{", "application/json", 400, "no JSON"),
-        (b"[]", "application/json", 400, "no object"),
+        (b"{", "application/json", 400, "is not JSON"),
+        (b"[]", "application/json", 400, "is not an object"),
         (b"{}", "application/json", 400, "no apiVersion"),
         (b'{"apiVersion":"v1","kind":"Run"}', "application/json", 400, "apiVersion of the object"),
         (b"a: [", "application/yaml", 400, "YAML"),

@@ -68,4 +68,4 @@ def test_users_for_namespaces_are_refused_with_a_reason(up: Servers) -> None:
     if os.geteuid() == 0:
         server.as_somebody(SOMEBODY)
     said = refused(server)
-    assert "namespace team is to run as daemon, which only root can arrange" in said
+    assert "jobs of namespace team are configured to run as daemon, which only root can do" in said

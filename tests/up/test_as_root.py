@@ -28,7 +28,7 @@ def restart(server: Up, config: str) -> None:
 
 def test_a_namespace_that_gets_another_user_is_told_how_to_keep_its_files(up: Servers) -> None:
     if os.geteuid() != 0:
-        assert "which only root can arrange" in refused(up(config=MAPPED))
+        assert "which only root can do" in refused(up(config=MAPPED))
         return
     server = up().start()
     server.submit(*team(), job("writes", "umask 077; echo mine > kept"))

@@ -214,7 +214,7 @@ def test_it_can_be_asked_to_end_its_jobs(up: Servers) -> None:
     server.start()
     assert server.run("long")["phase"] == "Failed"
     explained = server.runs("explain", "long", "-n", "team").stdout
-    assert "it was ended together with the control plane" in explained
+    assert "the pod was stopped together with the control plane" in explained
     server.wait(
         "the next", lambda: any(row["phase"] == "Running" for row in server.rows("list", "-A"))
     )

@@ -101,7 +101,7 @@ class Pages:
             response = self._said(request, refused)
         except Exception:
             _log.exception("page failed", method=request.method)
-            response = self._said(request, NotShown(500, "an error of the server's own"))
+            response = self._said(request, NotShown(500, "an internal error of the server"))
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("cache-control", "no-store")

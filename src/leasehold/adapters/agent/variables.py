@@ -22,8 +22,8 @@ _MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _ADDRESS = "127.0.0.1"
 TOGETHER_CHARS_MAX = 2 * 1024 * 1024
 _TOO_LONG_TOGETHER = (
-    f"from here on it is over {TOGETHER_CHARS_MAX} characters together, which is more than a "
-    "process can get; put some of the values in a file"
+    f"with this value, command and environment have over {TOGETHER_CHARS_MAX} characters "
+    "together, which is more than a process can get; put some of the values in a file"
 )
 _SOURCES = {
     "fieldRef": "{fieldPath: metadata.name}",
@@ -114,12 +114,12 @@ def problem_of_source(source: object) -> tuple[str, str] | None:
     if kind == "fieldRef":
         field = text_at(value, "fieldPath")
         if field not in _FIELDS and not _MEMBER.fullmatch(field):
-            return "fieldRef.fieldPath", f"{field!r} is no field of a pod that is known here"
+            return "fieldRef.fieldPath", f"{field!r} is not a pod field that leasehold supports"
         return None
     resource = text_at(value, "resource")
     where, _, what = resource.partition(".")
     if where not in ("limits", "requests") or not what:
-        return "resourceFieldRef.resource", f"{resource!r}: use limits.cpu or the like"
+        return "resourceFieldRef.resource", f"{resource!r}: use a resource such as limits.cpu"
     try:
         milli(value.get("divisor") or "1")
     except WrongValue as wrong:

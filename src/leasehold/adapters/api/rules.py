@@ -148,7 +148,7 @@ _RUN_RULES = [
     _rule(
         "malleable.minTotalGPUs",
         f"{_MIN} <= {_MAX}",
-        "it is over maxTotalGPUs; use at most that",
+        "the width is over maxTotalGPUs; use at most that",
         unless="!has(self.malleable)",
     ),
     *(

@@ -74,9 +74,9 @@ def table(about: str, value: Wire) -> Wire:
 
 TEXT: Wire = {"type": "string"}
 CONDITION = mapping(
-    "One aspect of its state; `kubectl wait --for=condition=TYPE` waits for it.",
+    "One aspect of the object's state; `kubectl wait --for=condition=TYPE` waits for it.",
     {
-        "type": text("What it is about."),
+        "type": text("The aspect."),
         "status": text("Whether it holds.", "True", "False", "Unknown"),
         "reason": text("One word for programs."),
         "message": text("One sentence for a person."),

@@ -196,7 +196,7 @@ _NAMESPACE = mapping(
 _TAINT = mapping(
     "One taint.",
     {
-        "key": text("What it is about."),
+        "key": text("The aspect."),
         "value": text("And how much of it."),
         "effect": text("What it does to pods.", "NoSchedule", "PreferNoSchedule", "NoExecute"),
         "timeAdded": instant("When it was put there."),

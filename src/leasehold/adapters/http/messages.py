@@ -107,7 +107,7 @@ class Request:
             async with asyncio.timeout(BODY_S_MAX):
                 return await self._body()
         except TimeoutError:
-            message = f"the body did not come within {BODY_S_MAX:.0f} s; send it again"
+            message = f"the body did not arrive within {BODY_S_MAX:.0f} s; send the request again"
             raise RequestRefused(408, "Timeout", message) from None
 
     async def _body(self) -> bytes:

@@ -122,7 +122,7 @@ class Command:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise NotTold(f"it did not end within {TIMEOUT_S:g} s") from None
+            raise NotTold(f"the command did not end within {TIMEOUT_S:g} s") from None
         except (OSError, ValueError) as error:
             raise NotTold(str(error)) from None
         if done.returncode:

@@ -40,7 +40,8 @@ def check_identity(target: Target, obj: Wire) -> None:
             raise bad_request(f"the object has no {key}; add {key}: {wanted}")
         if found != wanted:
             raise bad_request(
-                f"the {key} of the object ({str(found)[:80]}) is not that of the URL ({wanted})"
+                f"the {key} of the object ({str(found)[:80]}) differs from the one in the "
+                f"URL ({wanted})"
             )
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
@@ -51,8 +52,8 @@ def check_identity(target: Target, obj: Wire) -> None:
     if resource.is_namespaced:
         if namespace not in ("", target.namespace):
             raise bad_request(
-                f"the namespace of the object ({str(namespace)[:80]}) is not that of the URL "
-                f"({target.namespace})"
+                f"the namespace of the object ({str(namespace)[:80]}) differs from the one in "
+                f"the URL ({target.namespace})"
             )
         metadata["namespace"] = target.namespace
     elif namespace:
@@ -61,8 +62,8 @@ def check_identity(target: Target, obj: Wire) -> None:
         metadata.pop("namespace", None)
     if target.name and metadata.get("name") != target.name:
         raise bad_request(
-            f"the name of the object ({str(metadata.get('name'))[:80]}) is not that of the URL "
-            f"({target.name[:NAME_CHARS_MAX]})"
+            f"the name of the object ({str(metadata.get('name'))[:80]}) differs from the one in "
+            f"the URL ({target.name[:NAME_CHARS_MAX]})"
         )
 
 

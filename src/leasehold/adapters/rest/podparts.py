@@ -60,10 +60,10 @@ async def evict(backend: Backend, request: Request, target: Target) -> Response:
     """Delete the pod with its grace period; the control loop handles the consequences."""
     body = await read_object(request)
     if body.get("kind", "Eviction") != "Eviction":
-        raise bad_request("the body is no Eviction")
+        raise bad_request("the body is not an Eviction")
     named = part(body, "metadata").get("name")
     if named not in (None, "", target.name):
-        raise bad_request("the name of the Eviction is not that of the URL")
+        raise bad_request("the name of the Eviction differs from the one in the URL")
     asked = part(body, "deleteOptions")
     options = options_of(asked, request, rehearses=is_rehearsal(request))
     pod = Target(target.resource, target.namespace, target.name)

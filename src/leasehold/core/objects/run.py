@@ -226,7 +226,7 @@ def _read_malleable(fields: Fields, resources: Fields, shape: _Shape) -> None:
         if width % group:
             fields.note(key, f"use a multiple of the group's {group} GPUs")
     if least > most:
-        fields.note("minTotalGPUs", f"it is over maxTotalGPUs; use at most {most}")
+        fields.note("minTotalGPUs", f"the width is over maxTotalGPUs; use at most {most}")
     if fields.is_wrong(*widths):
         return
     grid = Malleable(min_gpus=least, max_gpus=most, step_gpus=step, desired_gpus=most)
