@@ -45,7 +45,7 @@ def test_a_run_is_requeued(facade: Facade, leasehold: Leasehold, form: str) -> N
 def test_who_gives_up_a_group_and_who_waits(facade: Facade, leasehold: Leasehold) -> None:
     done = leasehold("drain", "b-00")
     assert done.stdout == (
-        "audio/sweep gave up group 0 and went on\nnode b-00 is empty and takes no new work\n"
+        "audio/sweep gave up group 0 and continued\nnode b-00 is empty and takes no new work\n"
     )
     done = leasehold("drain", "a-00", "--wait", "0.01")
     assert done.exit_code == 1
@@ -53,8 +53,8 @@ def test_who_gives_up_a_group_and_who_waits(facade: Facade, leasehold: Leasehold
     assert done.stderr.splitlines() == [
         "vision/train stays until it ends by itself: it has no runtime.checkpoint, and too few "
         "spares to move to",
-        "error: node a-00 still runs vision/train after 0.01 s; it takes no new work, and is "
-        "emptied as soon as that is possible",
+        "error: node a-00 still runs vision/train after 0.01 s; the node gets no new work, "
+        "and the drain continues",
     ]
     assert leasehold("drain", "a-00", "--wait", "0.01", "-o", "json").stderr.count("\n") == 1
     assert leasehold("drain", "a-00", "--wait", "0").exit_code == 1, "no wait is one look"
@@ -81,7 +81,7 @@ def test_it_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Leasehol
 
 def test_undone(facade: Facade, leasehold: Leasehold) -> None:
     leasehold("drain", "b-01")
-    assert leasehold("drain", "b-01", "--undo").stdout == "node b-01 takes work again\n"
+    assert leasehold("drain", "b-01", "--undo").stdout == "node b-01 accepts work again\n"
     assert node(facade, "b-01") == (None, None)
     assert not facade.played.world.fleet.draining
 
@@ -99,7 +99,7 @@ def test_somebody_undoes_it_meanwhile(facade: Facade, leasehold: Leasehold) -> N
     facade.tick = tick
     done = leasehold("drain", "a-00")
     assert done.exit_code == 1
-    assert "node a-00 is not drained any more: somebody has undone it" in done.stderr
+    assert "the drain of node a-00 was cancelled by another client" in done.stderr
 
 
 def test_a_server_that_does_not_say_who_we_are(facade: Facade, leasehold: Leasehold) -> None:

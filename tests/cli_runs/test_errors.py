@@ -55,7 +55,7 @@ def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
 def test_a_server_that_speaks_something_else(tmp_path: Path, facade: Facade) -> None:
     with served(facade) as url:
         said = failed(kubeconfig(tmp_path, url.replace("http:", "https:")), "list")
-    assert "does not speak TLS" in said
+    assert "TLS error from" in said
 
 
 def test_no_such_host(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_run_that_is_not_there(cli: Cli) -> None:
     done = cli("explain", "nothing")
     assert done.exit_code == 1
     assert done.stderr == ("error: runs.rq.davidlangworthy.io 'nothing' not found in 'vision'\n")
-    assert "names no run" in cli("explain", "a/b/c").stderr
+    assert "is not a run name" in cli("explain", "a/b/c").stderr
 
 
 def test_every_mistake_of_a_manifest_by_path(cli: Cli) -> None:
@@ -128,7 +128,7 @@ def test_every_mistake_of_a_manifest_by_path(cli: Cli) -> None:
         ("a: [", "standard input:"),
         ("", "an empty file"),
         ("- 1\n", "use an object with kind and spec"),
-        ("kind: Budget\nmetadata: {name: x}\n", "there is no Run in it"),
+        ("kind: Budget\nmetadata: {name: x}\n", "has no Run"),
     ],
 )
 def test_a_file_that_is_no_manifest(cli: Cli, text: str, says: str) -> None:

@@ -38,7 +38,7 @@ def test_a_day_elsewhere_begins_at_another_time(cli: Cli) -> None:
 
 
 def test_a_zone_needs_a_calendar_and_must_be_one(cli: Cli) -> None:
-    assert "--tz says whose" in cli("report", "gpu-hours", "--tz", "UTC").stderr
+    assert "--tz is the time zone" in cli("report", "gpu-hours", "--tz", "UTC").stderr
     wrong = cli("report", "gpu-hours", "--by", "day", "--tz", "Mars/Olympus")
     assert wrong.exit_code == 1
     assert "use a zone such as Europe/Berlin" in wrong.stderr

@@ -104,9 +104,9 @@ def test_a_batch_that_was_forced_out_is_named_and_put_back(plane: Plane) -> None
     in_vain = plane.leasehold("ledger", "restore", *cluster)
     assert "the ledger has no batches 1 to 2" in in_vain.stderr
     planned = plane.leasehold("ledger", "restore", *cluster, "--dry-run", exported)
-    assert planned.stdout == "ledger restore: would put back batches 1 to 2\n", planned.stderr
+    assert planned.stdout == "ledger restore: would restore batches 1 to 2\n", planned.stderr
     restored = plane.leasehold("ledger", "restore", *cluster, exported)
-    assert restored.stdout == ("ledger restore: put back batches 1 to 2\nledger verify: ok\n"), (
+    assert restored.stdout == ("ledger restore: restored batches 1 to 2\nledger verify: ok\n"), (
         restored.stderr
     )
     plane.until(lambda: gauge(controller, "ledger_gaps") == 0)

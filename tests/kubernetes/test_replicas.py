@@ -90,7 +90,7 @@ def test_who_does_not_know_the_ledgers_format_stands_by_for_ever(plane: Plane) -
     _set_format(plane, FORMAT + 1)
     older = plane.controller("b")
     plane.until(lambda: f"format {FORMAT + 1}" in _readiness(older.port))
-    assert "it cannot decide here" in older.log()
+    assert "the replica cannot decide" in older.log()
     assert holder(plane) == ""
     assert plane.get(HEAD)["spec"] == {**sealed, "format": FORMAT + 1}
     _set_format(plane, FORMAT)

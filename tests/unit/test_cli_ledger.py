@@ -59,8 +59,8 @@ def test_what_was_exported_verifies(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "it is empty"),
-        (b"\n\n", "it is empty"),
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
         (bytes(range(256)), ":1: not a JSON object"),
         (b"[1]\n", ":1: not a JSON object"),
         (b"\n5\n", ":2: not a JSON object"),
@@ -214,7 +214,7 @@ def test_a_head_that_was_written_down_is_still_in_the_chain(exported: Path, tmp_
     assert head == f"{json.loads(lines[1])['digest']}@2"
 
     later = leasehold("ledger", "verify", "--head", head, ledger)
-    said = f"ledger verify: ok ({len(lines)} batches, which go on from {head})\n"
+    said = f"ledger verify: ok ({len(lines)} batches, which continue from {head})\n"
     assert (later.exit_code, later.output) == (0, said)
     digest, _, seq = head.partition("@")
     assert leasehold("ledger", "verify", "--head", f"{digest[:16]}@{seq}", ledger).exit_code == 0
@@ -227,10 +227,10 @@ def test_another_history_is_told_from_the_one_that_was_written_down(exported: Pa
 
     other = leasehold("ledger", "verify", "--head", f"{'0' * 64}@1", ledger)
     assert other.exit_code == 1
-    assert "this is another history" in other.output
+    assert "the ledger has another history" in other.output
     ahead = leasehold("ledger", "verify", "--head", f"{digest}@{int(seq) + 5}", ledger)
     assert ahead.exit_code == 1
-    assert f"it ends at {seq}" in ahead.output
+    assert f"which ends at {seq}" in ahead.output
     for bad in ("x", f"{digest}", f"{digest}@", f"{digest[:4]}@1", f"{digest}@-1", "g" * 64 + "@1"):
         wrong = leasehold("ledger", "verify", "--head", bad, ledger)
         assert wrong.exit_code == 2, bad

@@ -176,9 +176,9 @@ def test_an_owner_without_a_budget_is_warned_of(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "name a TRACE, or with --ledger"),
+        ((), "name a TRACE, or an exported ledger"),
         (("trace.csv", "--fleet", "fleet.yaml"), "--fleet F --budgets B"),
-        (("--ledger", "trace.csv", "--columns", "gpus=n"), "are for traces"),
+        (("--ledger", "trace.csv", "--columns", "gpus=n"), "are only for traces"),
         ((*GIVEN, "--columns", "cards=gpus"), "where PART is one of submit"),
         ((*GIVEN, "--scale", "0"), "use a number over 0"),
         ((*GIVEN, "--checkpoint", "soon"), "use 30s, 15m or 1h30m"),

@@ -143,7 +143,7 @@ def test_one_object_in_two_places(here: Path) -> None:
         1,
         [
             "1.yaml:8: Run t/r: metadata.name: 'r': "
-            "the same object stands at 0.yaml:1; keep one or rename it"
+            "the same object is at 0.yaml:1; remove or rename one of them"
         ],
     )
 

@@ -156,7 +156,7 @@ def test_a_lottery_key_that_was_lost_is_told(up: Servers) -> None:
     assert "lottery.key" not in log.read_text()
     (server.data / "lottery.key").unlink()
     server.start()
-    assert "lottery.key was missing and is made anew" in log.read_text()
+    assert "lottery.key was missing and was created again" in log.read_text()
     server.submit(job("after", "true"))
     server.wait_phase("after", "Completed")
     assert server.stop() == 0

@@ -115,7 +115,7 @@ def test_a_node_is_emptied_without_loss(drained: Drained) -> None:
     assert not (drained.folder / "twice").exists()
 
     undone = server.cli("leasehold", "drain", "a-00", "--undo")
-    assert undone.stdout == "node a-00 takes work again\n"
+    assert undone.stdout == "node a-00 accepts work again\n"
     server.submit(*(job(name, "sleep 600", gpus=4) for name in ("four", "more")))
     server.wait("new work", lambda: drained.on("a-00") != [])
     _is_sound(server)

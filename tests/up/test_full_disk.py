@@ -82,7 +82,7 @@ def test_a_full_disk_is_told_to_whoever_looks_and_whoever_does_not(small: Up) ->
     server.submit(job("after", "true"))
     server.wait_phase("after", "Completed")
     assert readyz(server)[0] == 200
-    server.wait("the relief", lambda: "well again" in log.read_text())
+    server.wait("the relief", lambda: "the problem is solved" in log.read_text())
 
 
 def test_a_start_on_a_full_disk_ends_with_the_reason(small: Up) -> None:

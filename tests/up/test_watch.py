@@ -21,7 +21,7 @@ def test_a_watch_goes_on_with_the_next_server_until_its_run_ends(up: Servers) ->
             assert "Running" in watching.stdout.readline()
             assert server.stop() == 0
             assert watching.stderr is not None
-            assert "waiting for it" in watching.stderr.readline()
+            assert "trying again" in watching.stderr.readline()
             server.start()  # on another port
             assert "answers again" in watching.stderr.readline()
             (server.work / "team" / "go").touch()

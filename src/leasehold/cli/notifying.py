@@ -20,7 +20,7 @@ def notifications_of(
     embedding = config.embedding
     if embedding.webhooks and not embedding.notify_secret:
         raise click.ClickException(
-            "notify.webhooks are signed: name the file of a secret with notify.secretFile"
+            "notify.webhooks need a secret to sign messages; name its file with notify.secretFile"
         )
     secret = _read_secret(Path(embedding.notify_secret)) if embedding.notify_secret else b""
     return Notifications(

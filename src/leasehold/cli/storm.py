@@ -48,7 +48,7 @@ def run(asked: Asked) -> int:
         return _one(asked, asked.seed)
     if asked.seeds or asked.fresh:
         return _many(asked)
-    raise click.UsageError("say what to simulate: --seed N, --seeds A..B, --plan FILE or scenario")
+    raise click.UsageError("name what to simulate: --seed N, --seeds A..B, --plan FILE or scenario")
 
 
 def _one(asked: Asked, seed: int) -> int:
@@ -122,7 +122,9 @@ def _many(asked: Asked) -> int:
         if outcome.problems:
             file = _keep(asked.keep, draw_plan(outcome.seed, profile=profile), str(outcome.seed))
             click.echo(_verdict(outcome))
-            again = f"again: leasehold sim --seed {outcome.seed}; smaller: with --shrink"
+            again = (
+                f"to repeat: leasehold sim --seed {outcome.seed}; for a smaller plan add --shrink"
+            )
             click.echo(f"{again}; its plan: {file}")
 
     tally = run_seeds(
@@ -192,4 +194,4 @@ def _read_plan(file: Path) -> "StormPlan":
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"{file} is no plan: {error}") from None
+        raise click.UsageError(f"{file} is not a plan: {error}") from None

@@ -111,7 +111,7 @@ def test_a_wrong_file_is_status_2_and_a_defect_is_one_sentence_and_status_3(
 
     monkeypatch.setattr(runner, "load_story", broken)
     code, told = play(tmp_path, HELD)
-    assert (code, told) == (3, "F: a defect in leasehold (RuntimeError): the cat sat on it\n")
+    assert (code, told) == (3, "F: defect in leasehold (RuntimeError): the cat sat on it\n")
 
 
 def test_several_files_have_the_status_of_the_worst(tmp_path: Path) -> None:

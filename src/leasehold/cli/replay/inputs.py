@@ -59,7 +59,7 @@ def budgets_of(paths: Sequence[Path]) -> tuple[Budget, ...]:
         if isinstance(document.data, dict) and document.data.get("kind") == "Budget"
     ]
     if not found:
-        said = f"{', '.join(files)}: no Budget in there; name manifests with at least one Budget"
+        said = f"{', '.join(files)}: no Budget found; name manifests with at least one Budget"
         raise click.ClickException(said)
     return tuple(found)
 
