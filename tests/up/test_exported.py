@@ -93,4 +93,4 @@ def test_what_is_started_and_left_is_counted_in_english(up: Servers, tmp_path: P
     one.submit(*team(), job("long", "sleep 600"))
     one.wait_phase("long", "Running")
     one.stop()
-    assert one.said[-1] == "stopped; 1 job goes on, and the next `leasehold up` adopts it"
+    assert one.said[-1] == "stopped; 1 job is still running, and the next `leasehold up` adopts it"

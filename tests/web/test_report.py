@@ -30,7 +30,7 @@ def test_the_page_says_what_the_hours_were_for(visit: Visit) -> None:
     for use, hours in (("work", "117.2"), ("spare", "18.667"), ("failed", "18.667"),
                        ("cut", "8")):  # fmt: skip
         assert re.search(rf"use-{use}\"[^>]*></i><b>{re.escape(hours)}</b> {use}", text), use
-    assert "8 GPU-hours: cut and not saved" in text
+    assert "8 GPU-hours: work lost to preemptions" in text
 
 
 def test_a_sheet_has_what_the_page_has(visit: Visit) -> None:

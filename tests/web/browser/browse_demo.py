@@ -20,8 +20,9 @@ PAGES = {
     "runbook": "runbook",
 }  # fmt: skip
 SAID = {
-    "now": "work for somebody who pays", "fleet": "h-02", "runs": "vision/sweep",
-    "run": "its spare on h-02 took over", "line": "Nobody.", "budgets": "audio/audio/h100",
+    "now": "are paid for and running", "fleet": "h-02", "runs": "vision/sweep",
+    "run": "its pod moved to the spare on h-02", "line": "The queue is empty.",
+    "budgets": "audio/audio/h100",
     "decisions": "audio/train", "ledger": "leases, pods and balances agree",
     "report": "org:ai:mm:vision", "node": "Fenced",
 }  # fmt: skip
@@ -165,7 +166,7 @@ def test_the_browser_draws_again_and_refuses_a_forged_record(show: Show, guest_o
     guest.sign_in(show.link())
     page = guest.go(decision(guest))
     verdict, record = page.locator("#verdict"), page.locator("#record")
-    expect(verdict).to_contain_text("Checked here: it is the record that was committed")
+    expect(verdict).to_contain_text("Verified in this browser: this is the committed record")
     expect(verdict).to_contain_text("whose own digest follows from the one before")
     expect(page.locator("#draws tbody tr")).to_have_count(1)
     wire = json.loads(record.input_value())
@@ -176,10 +177,10 @@ def test_the_browser_draws_again_and_refuses_a_forged_record(show: Show, guest_o
     wire["lottery"]["draws"] = [{**bundles[0], "owner": owner}]
     record.fill(json.dumps(wire, separators=(",", ":"), sort_keys=True))
     page.click("#check")
-    expect(verdict).to_contain_text("Refused")
+    expect(verdict).to_contain_text("Rejected")
     expect(verdict).to_contain_text(f"the seed draws {drawn['bundle']} of {drawn['owner']}")
     page.click("#restore")
-    expect(verdict).to_contain_text("Checked here")
+    expect(verdict).to_contain_text("Verified in this browser")
     wire["lottery"]["derivedFrom"]["nonce"] = "00" * 32
     record.fill(json.dumps(wire, separators=(",", ":"), sort_keys=True))
     page.click("#check")
@@ -203,7 +204,7 @@ def test_the_browser_verifies_the_chain_and_refuses_a_forged_batch(
 
     page.route("**/ui/ledger.json*", forge)
     page.click("#verify")
-    expect(page.locator("#verdict")).to_contain_text("Refused: the chain is broken")
+    expect(page.locator("#verdict")).to_contain_text("Rejected: the chain is broken")
 
 
 def test_the_fleet_moves_through_time(show: Show, guest_of: GuestOf) -> None:
@@ -220,7 +221,7 @@ def test_the_fleet_moves_through_time(show: Show, guest_of: GuestOf) -> None:
     keep(page, "fleet-past")
     page.reload()
     settle(page, "fleet")
-    expect(page.locator("h1")).to_contain_text("as it was at")
+    expect(page.locator("h1")).to_contain_text(", at ")
     page.click("#to-now")
     expect(page.locator("#slider-at")).to_have_text("now")
     assert "at=" not in page.url

@@ -51,7 +51,7 @@ def test_every_text_of_every_answer_is_text(hostile: Hostile, guest_of: GuestOf)
             page.keyboard.press("Home")
             expect(page.locator("#said")).to_contain_text(hostile.text)
         if place.startswith("decisions/"):
-            expect(page.locator("#verdict")).to_contain_text("Refused")
+            expect(page.locator("#verdict")).to_contain_text("Rejected")
         # The same page, fetched again and put in place by our script.
         expect(page.locator("#live.is-live")).to_be_visible()
         page.evaluate(FRESH)

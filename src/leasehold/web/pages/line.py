@@ -33,7 +33,7 @@ async def show(look: Look) -> Page:
     planned = await look.ask(ReservationsAnswer, "reservations")
     line = _in_order(runs.items, planned.items)
     return Page(
-        title="Line",
+        title="Queue",
         template="line.html",
         menu="line",
         context={

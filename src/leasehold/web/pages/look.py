@@ -16,7 +16,7 @@ MENU = (
     ("", "Now"),
     ("fleet", "Fleet"),
     ("runs", "Runs"),
-    ("line", "Line"),
+    ("line", "Queue"),
     ("budgets", "Budgets"),
     ("decisions", "Decisions"),
     ("ledger", "Ledger"),
