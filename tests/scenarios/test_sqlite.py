@@ -66,6 +66,6 @@ def test_the_command_leaves_the_file_and_overwrites_none(tmp_path: Path) -> None
     assert (tmp_path / "store.sqlite").stat().st_size > 0
     assert not (tmp_path / "store.sqlite-wal").exists()
     assert second.exit_code == 2
-    assert "is there already" in second.output
+    assert "already exists" in second.output
     with pytest.raises(BadStore):
         run_scenario(story, store="sqlite", out=tmp_path, echo=lambda _: None)

@@ -85,8 +85,8 @@ def test_mistakes_in_trouble_are_named(written: str, remedy: str) -> None:
     [
         ("{harm: rain, who: leader}", "use crash or pause"),
         ("{harm: cut, who: me}", "use leader or standby"),
-        ("{harm: crash, who: busy-node}", "only cut, cut-requests, cut-answers can be done"),
-        ("{harm: pause, who: recovering}", "say at which point"),
+        ("{harm: crash, who: busy-node}", "a node can only have cut, cut-requests, cut-answers"),
+        ("{harm: pause, who: recovering}", "name a point of its recovery"),
         ("{harm: pause, who: leader, point: lunch}", "use before or after a call"),
     ],
 )

@@ -185,7 +185,7 @@ def test_an_owner_without_a_budget_is_warned_of(folder: Path) -> None:
         ((*GIVEN, "--from", "then"), "use 2017-10-01"),
         ((*GIVEN, "--owner", "two words"), "trace.csv:2: the owner"),
         ((*GIVEN, "--team", "z"), "trace.csv: nothing to replay"),
-        ((*GIVEN, "--flavor", "H100"), "no node has the flavor H100"),
+        ((*GIVEN, "--flavor", "H100"), "no node has the GPU type H100"),
         (("none.csv", *GIVEN[1:]), "none.csv:1: no such file: name a trace that exists"),
         ((*GIVEN, "--against-fleet", "trace.csv"), "trace.csv:1: "),
         ((*GIVEN, "--budgets", "fleet.yaml"), "fleet.yaml:1: "),

@@ -157,9 +157,9 @@ def test_a_line_that_is_wrong_is_told(tmp_path: Path) -> None:
         told.append((name, mistake.line, mistake.problem.value.partition(":")[0]))
 
     assert told == [
-        ("gap", 2, "this does not follow from the line before"),
-        ("edited", 2, "this does not follow from the line before"),
+        ("gap", 2, "this line does not follow from the line before"),
+        ("edited", 2, "this line does not follow from the line before"),
         ("other", 1, "not a line of a ledger"),
         ("text", 1, "not a line of a ledger"),
-        ("empty", 1, "no lease begins in there"),
+        ("empty", 1, "no lease starts in this ledger"),
     ]

@@ -84,7 +84,7 @@ def test_a_story_that_holds_is_told_and_leaves_its_ledger(tmp_path: Path) -> Non
          "cover t/x walk [[t/t/e, 8]] got [[t/t/e, 16]]"),
         ("pod: {run: t/x, group: 3, pod: 0, does: exit 1}",
          "pod 0 of group 3 of t/x to run got no such process"),
-        ("delete: {budget: t/q}", "budget t/q to delete got none of that name"),
+        ("delete: {budget: t/q}", "budget t/q to delete got no object of that name"),
         ("edit: {envelope: t/t/e, concurrency: 0}", "envelope t/t/e accepted got refused: "),
         ("edit: {run: t/x, spec: {resources: {totalGPUs: 8}}}", "run t/x accepted got refused: "),
         ("edit: {run: t/x, spec: {stop: true}}, refused: [spec.stop]",

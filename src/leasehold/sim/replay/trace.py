@@ -208,8 +208,8 @@ def _layout_of(heading: list[str], reading: Reading, path: str) -> Mapping[str, 
     missing += [] if has_length else ["duration (or start and end)"]
     if missing:
         remedy = (
-            f"say with --columns which column is which, such as --columns {missing[0].split()[0]}="
-            f"{heading[0] or 'NAME'}; the file has {', '.join(heading)}"
+            "name the columns with --columns, such as --columns "
+            f"{missing[0].split()[0]}={heading[0] or 'NAME'}; the file has {', '.join(heading)}"
         )
         raise bad_file(path, 1, f"no column is known for {', '.join(missing)}", remedy)
     return layout

@@ -156,7 +156,7 @@ def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
         action = read_action(each, named)
         each.finish()
         if at is not None and at < latest:
-            each.note("at", f"steps go in order of time; use at least {format_span(latest)}")
+            each.note("at", f"steps must be in order of time; use at least {format_span(latest)}")
         latest = max(latest, at or 0)
         if isinstance(action, Attack):
             action = replace(action, at=latest)

@@ -152,7 +152,7 @@ def _read_works(fields: Fields) -> tuple[Work, ...]:
         )
         each.finish()
     if not listed:
-        fields.note("work", "say what the pods do, or leave it out")
+        fields.note("work", "name what the pods do, or leave this out")
     return tuple(works)
 
 
@@ -183,7 +183,7 @@ def _read_edit(fields: Fields, named: Named) -> Action | None:
     envelope = edit.need("envelope", named.envelope)
     members = {str(key): value for key, value in edit.members.items() if key != "envelope"}
     if not members:
-        fields.note("edit", "say which fields of the envelope change")
+        fields.note("edit", "name the fields of the envelope that change")
     if envelope is None:
         return None
     return EditEnvelope(envelope=envelope, patch=members, refused=refused)

@@ -91,7 +91,7 @@ def read_attack(fields: Fields) -> Attack | None:
     if who == RECOVERING and not point:
         fields.note("who", "name a point of its recovery, or use leader")
     if who in NODE_ROLES and (harm not in CUTS or point):
-        fields.note("who", f"to a node only {', '.join(CUTS)} can be done, and at no point")
+        fields.note("who", f"a node can only have {', '.join(CUTS)}, and no point")
     if harm is None or who is None:
         return None
     return Attack(at=0, harm=harm, who=who, lasts=lasts, amount=amount, point=point)
