@@ -137,9 +137,9 @@ def test_records_that_are_removed_under_a_run_end_it_and_what_it_costs(up: Serve
     robbed = processes_of(server, "robbed")
     (server.data / "agent" / "pods" / uid).unlink()
     row = server.wait_phase("robbed", "Failed")
-    assert "were removed while it ran" in server.runs("explain", "team/robbed").stdout + events(
-        server
-    ), row
+    assert "were removed while the pod ran" in server.runs(
+        "explain", "team/robbed"
+    ).stdout + events(server), row
     [lease] = server.rows("leases", "team/robbed")
     assert lease["closed"] == "Fail"
     assert server.run("good")["phase"] == "Running"

@@ -133,7 +133,7 @@ def test_submit_waits_for_the_start_or_the_end(up: Servers) -> None:
     files["never"].write_text(json.dumps(job("never", "true", gpus=8)))
     late = server.runs("submit", "--wait", "--timeout", "0.5", "-f", str(files["never"]), ok=False)
     assert late.returncode == 1
-    assert "not there yet after 0.5 s" in late.stderr
+    assert "timed out after 0.5 s: run team/never is still Pending" in late.stderr
 
 
 def test_what_earlier_attempts_printed_is_kept(up: Servers, kubectl_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_full_disk_is_told_to_whoever_looks_and_whoever_does_not(small: Up) ->
     refuse(server)
     status, said = readyz(server)
     assert status == 503
-    assert "[-]store failed: the disk is full; make room" in said
+    assert "[-]store failed: the disk is full; free some space" in said
     log = server.folder / "up.log"
     server.wait("the alert", lambda: "alert: store: the disk is full" in log.read_text())
     client = Raw(server.kubeconfig)
@@ -93,7 +93,7 @@ def test_a_start_on_a_full_disk_ends_with_the_reason(small: Up) -> None:
     ballast = fill(server)
     done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert "the disk is full; make room" in done.stderr
+    assert "the disk is full; free some space" in done.stderr
     assert "Traceback" not in done.stderr
     assert marked(server.data), "the job goes on"
     ballast.unlink()

@@ -147,7 +147,7 @@ def test_a_ledger_of_a_later_version_is_refused_and_left_alone(up: Servers) -> N
         assert changed.rowcount == 1
     said = refused(server)
     assert f"the ledger has format {FORMAT + 1}" in said
-    assert "use the version that wrote it" in said
+    assert "use the version that wrote the ledger" in said
     verified = CliRunner().invoke(ledger.command, ["verify", "--data", str(server.data)])
     assert verified.exit_code == 1
     assert f"the ledger has format {FORMAT + 1}" in verified.output

@@ -43,10 +43,8 @@ def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float)
         elif away_since is None and (why := left_alone(session, run)):
             raise Failure(f"run {namespace}/{name}: {why}")
         if timeout_s and time.monotonic() >= deadline:
-            raise Failure(
-                f"timed out after {timeout_s:g} s: run {namespace}/{name} has not "
-                "reached the state that it should"
-            )
+            state = f"is still {cell(found[0], 'phase')}" if found else "was not seen yet"
+            raise Failure(f"timed out after {timeout_s:g} s: run {namespace}/{name} {state}")
         time.sleep(PAUSE_S)
 
 
