@@ -31,7 +31,7 @@ HELPERS = """\
 {{- fail "its namespace is fixed: --namespace leasehold-system --create-namespace" -}}
 {{- end -}}
 {{- if and .Values.pages (not (dig "web" "identityHeader" "" .Values.config)) -}}
-{{- fail "pages: somebody must say who looks: config.web.identityHeader and config.web.clientCA" -}}
+{{- fail "pages: set config.web.identityHeader and config.web.clientCA" -}}
 {{- end -}}
 {{- end -}}
 {{- define "leasehold.config" -}}

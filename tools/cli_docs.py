@@ -22,10 +22,10 @@ _BEGINNING = """\
 <!-- Made by tools/cli_docs.py from the commands; edit their help instead, and run it again. -->
 
 `leasehold` works on this machine: it starts a control plane, and reads a data folder or files.
-`kubectl runs` (the same as `leasehold runs`) talks to whatever the kubeconfig names.
+`kubectl runs` (the same as `leasehold runs`) talks to the server that the kubeconfig names.
 
-Errors are one sentence on standard error. Exit status 0 is success, 1 a failure or a disagreement
-that was found, 2 a command that was not understood.
+Errors are one sentence on standard error. Exit status 0 means success, 1 a failure or a
+disagreement that was found, 2 a command that was not understood.
 """
 _COMMON_SAYS = """\
 ## Common options of `kubectl runs`

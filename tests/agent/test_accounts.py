@@ -71,8 +71,8 @@ def test_folder_of_another_uid_is_reported_with_chown_command(team: Path) -> Non
     (words,) = mapped(team).estranged()
 
     assert words == (
-        f"in {team} are files of uid {ME}, and jobs of team run as uid {DAEMON.pw_uid} (daemon) "
-        f"now; to give them over: chown -R --from={ME} {DAEMON.pw_uid}:{DAEMON.pw_gid} {team}"
+        f"{team} has files of uid {ME}, but jobs of team now run as uid {DAEMON.pw_uid} (daemon); "
+        f"to transfer the files, run: chown -R --from={ME} {DAEMON.pw_uid}:{DAEMON.pw_gid} {team}"
     )
     assert team.stat().st_uid == ME
 

@@ -64,7 +64,7 @@ def test_pod_with_removed_journal_fails_with_that_reason(ground: Path) -> None:
         (ground / "data" / "pods" / uid_of(made)).unlink()
         ended = await machine.ended("robbed")
         assert phase(ended) == "Failed"
-        assert "were removed while it ran" in message(ended)
+        assert "were removed while the pod ran" in message(ended)
         assert not is_alive(pid)
         assert machine.agent.running == 0
         await machine.delete("robbed", 0)

@@ -85,7 +85,7 @@ def test_request_that_zygote_rejects_fails_its_pod_and_others_run(
     assert pod_from_wire(first).reason == "Rejected"
     assert not pod_from_wire(first).is_bound
     said = text_at(part(first, "status"), "message")
-    assert "its shim died before it could start it" in said
+    assert "the shim died before it could start the pod" in said
     assert "is malformed" in (ground / "data" / "shims.err").read_text()
 
 

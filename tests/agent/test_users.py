@@ -123,7 +123,7 @@ def test_uid_of_a_folder_process_or_namespace_is_not_given_to_another(
     users = Users(ground, work=ground / "work", private_first=small.start)
 
     assert users.account("team").uid == free
-    with pytest.raises(CannotStart, match="no uid is left for more"):
+    with pytest.raises(CannotStart, match="no free uid is left for namespace more"):
         users.account("more")
 
 
@@ -178,7 +178,7 @@ def test_work_folder_that_others_can_write_or_own_is_refused(
     work.mkdir()
     for mode in (0o775, 0o757, 0o1777):
         work.chmod(mode)
-        with pytest.raises(AgentError, match=f"others.*chmod go-w {work}"):
+        with pytest.raises(AgentError, match=f"other users.*chmod go-w {work}"):
             _prepare(ground / "agent", work)
     work.chmod(0o755)
     os.close(_prepare(ground / "agent", work))
@@ -220,7 +220,7 @@ def test_work_folder_can_be_entered_with_any_umask(ground: Path) -> None:
 
 def test_root_and_unknown_users_are_refused_for_namespaces(ground: Path) -> None:
     for user in ("root", "no-such-user-at-all"):
-        with pytest.raises(AgentError, match="namespace team is to run as"):
+        with pytest.raises(AgentError, match="namespace team are configured to run as"):
             Users(ground, configured={"team": user})
 
 
@@ -360,7 +360,7 @@ def test_port_chosen_by_kernel_is_not_assigned_twice() -> None:
     meetings = Rendezvous(is_free=lambda _: False, choose=lambda: chosen.pop(0))
 
     assert [ask_port(meetings, "a"), ask_port(meetings, "b")] == [40_000, 40_001]
-    with pytest.raises(CannotStart, match=r"no port is free.*end what listens"):
+    with pytest.raises(CannotStart, match=r"no port is free.*stop the programs that listen"):
         ask_port(meetings, "c")
 
 

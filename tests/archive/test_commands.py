@@ -149,7 +149,7 @@ def test_ledger_commands_name_damaged_and_missing_files(data: Path) -> None:
     assert "Error: " in told.output
     nothing = invoke(ledger.command, "verify", "--data", data / "none")
     assert nothing.exit_code == 1
-    assert "is not there" in nothing.output
+    assert "does not exist" in nothing.output
 
 
 def test_compact_and_backup_beside_a_running_server_succeed(data: Path) -> None:
@@ -239,7 +239,7 @@ def test_damaged_backup_restores_nothing(data: Path, tmp_path: Path) -> None:
         assert "Error: " in told.output
         assert list(folder.iterdir()) == []
     to.write_bytes(b"no tar")
-    assert "is no backup" in invoke(restore.command, to, "--data", tmp_path / "x").output
+    assert "is not a backup" in invoke(restore.command, to, "--data", tmp_path / "x").output
 
 
 def test_restore_of_missing_backup_creates_no_folder(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_restore_refuses_file_names_outside_its_folder(data: Path, tmp_path: Pat
             tar.addfile(info, io.BytesIO(content))
     told = invoke(restore.command, to, "--data", tmp_path / "to")
     assert told.exit_code == 1
-    assert "do not use it" in told.output
+    assert "do not use this backup" in told.output
     assert not (tmp_path / "evil").exists()
 
 
@@ -309,4 +309,4 @@ def test_audit_names_a_missing_pod(data: Path, monkeypatch: pytest.MonkeyPatch) 
     gone = run(remove_a_pod)
     told = invoke(audit.command, "--data", data)
     assert told.exit_code == 1
-    assert f"there is no pod w/{gone}" in told.output
+    assert f"it has no pod w/{gone}" in told.output

@@ -83,7 +83,7 @@ def test_compactor_keeps_objects_if_written_files_are_corrupt(
     with monkeypatch.context() as patched:
         patched.setattr(writer, "put_file", rot)
         assert at_once(compactor.run_once(world, ledger)) is None
-    assert "is not what its index says" in said[0]
+    assert "does not match its index" in said[0]
     assert [len(objects_of(plant.store, kind)) for kind in ("Lease", "LedgerBatch")] == before
     assert at_once(compactor.run_once(world, ledger)) is not None
 

@@ -32,17 +32,17 @@ def test_shrink_and_grow_change_width_of_elastic_run(cli: Cli, facade: Facade) -
     ("words", "says"),
     [
         (["shrink", "train", "--to", "8"], "is not malleable"),
-        (["shrink", "audio/sweep", "--to", "16"], "16 GPUs wide already"),
+        (["shrink", "audio/sweep", "--to", "16"], "already has a target of 16 GPUs"),
         (["shrink", "audio/sweep", "--to", "24"], "use grow"),
         (["grow", "audio/sweep", "--to", "8"], "use shrink"),
         (["shrink", "audio/sweep", "--to", "9"], "in steps of 8"),
         (["grow", "audio/sweep", "--to", "800"], "maxTotalGPUs 16"),
         (["cancel", "nothing"], "NotFound"),
         (["sponsors", "add", "train", "lab:speech:asr"], "already"),
-        (["sponsors", "add", "audio/tags", "lab:speech:asr"], "submit another that does"),
-        (["sponsors", "add", "text/pretrain", "lab:speech:asr"], "submit another that does"),
+        (["sponsors", "add", "audio/tags", "lab:speech:asr"], "submit another one that borrows"),
+        (["sponsors", "add", "text/pretrain", "lab:speech:asr"], "submit another one that borrows"),
         (["sponsors", "add", "train", "No Body"], "spec.funding.sponsors"),
-        (["sponsors", "remove", "train", "org:ai:text"], "it names lab:speech:asr"),
+        (["sponsors", "remove", "train", "org:ai:text"], "its sponsors are: lab:speech:asr"),
     ],
 )
 def test_impossible_change_is_refused_with_one_message(
@@ -149,13 +149,13 @@ def test_cancel_of_ended_run_reports_nothing_to_stop(cli: Cli, facade: Facade) -
     done = cli("cancel", "speech/decode")
 
     assert done.exit_code == 0
-    assert done.stdout == "run speech/decode is Completed already: there is nothing to stop\n"
+    assert done.stdout == "run speech/decode is already Completed: there is nothing to stop\n"
     assert not run_of(facade, "speech/decode").spec.stop
 
     cli("cancel", "train")
     facade.played.stage.advance_to(facade.played.now + 60_000)
     again = cli("cancel", "train")
-    assert again.stdout == "run vision/train is Failed already: there is nothing to stop\n"
+    assert again.stdout == "run vision/train is already Failed: there is nothing to stop\n"
 
 
 def test_each_mistake_is_reported_once(cli: Cli) -> None:
@@ -173,4 +173,4 @@ def test_each_mistake_is_reported_once(cli: Cli) -> None:
         "  spec.runtime.checkpoint",
     ]
     said = cli("leases", "--since", "yesterday").stderr
-    assert said.count("write an instant") == 1
+    assert said.count("use a time") == 1

@@ -49,16 +49,16 @@ def test_drain_shrinks_elastic_run_and_waits_for_plain_run(
 ) -> None:
     done = leasehold("drain", "b-00")
     assert done.stdout == (
-        "audio/sweep gave up group 0 and went on\nnode b-00 is empty and takes no new work\n"
+        "audio/sweep gave up group 0 and continued\nnode b-00 is empty and takes no new work\n"
     )
     done = leasehold("drain", "a-00", "--wait", "0.01")
     assert done.exit_code == 1
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "vision/train waits to end by itself: it has no runtime.checkpoint, and too few spares to "
-        "move to",
-        "error: node a-00 still runs vision/train after 0.01 s; it takes no new work, and is "
-        "emptied as soon as that is possible",
+        "vision/train stays until it ends by itself: it has no runtime.checkpoint, and too few "
+        "spares to move to",
+        "error: node a-00 still runs vision/train after 0.01 s; the node gets no new work, "
+        "and the drain continues",
     ]
     assert leasehold("drain", "a-00", "--wait", "0.01", "-o", "json").stderr.count("\n") == 1
     assert leasehold("drain", "a-00", "--wait", "0").exit_code == 1, "--wait 0 looks exactly once"
@@ -80,12 +80,12 @@ def test_drain_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Lease
     assert done.stdout.splitlines() == [
         "vision/train ended (Completed)", "node a-00 is empty and takes no new work",
     ]  # fmt: skip
-    assert "waits to end by itself" in done.stderr
+    assert "stays until it ends by itself" in done.stderr
 
 
 def test_undo_makes_node_take_work_again(facade: Facade, leasehold: Leasehold) -> None:
     leasehold("drain", "b-01")
-    assert leasehold("drain", "b-01", "--undo").stdout == "node b-01 takes work again\n"
+    assert leasehold("drain", "b-01", "--undo").stdout == "node b-01 accepts work again\n"
     assert node(facade, "b-01") == (None, None)
     assert not facade.played.world.fleet.draining
 
@@ -103,7 +103,7 @@ def test_drain_fails_if_another_user_undoes_it(facade: Facade, leasehold: Leaseh
     facade.tick = tick
     done = leasehold("drain", "a-00")
     assert done.exit_code == 1
-    assert "node a-00 is not drained any more: somebody has undone it" in done.stderr
+    assert "the drain of node a-00 was cancelled by another client" in done.stderr
 
 
 def test_drain_without_user_review_marks_node_as_asked(

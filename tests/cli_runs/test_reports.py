@@ -38,7 +38,7 @@ def test_days_depend_on_time_zone_and_weeks_are_iso_weeks(cli: Cli) -> None:
 
 
 def test_time_zone_option_needs_calendar_and_valid_zone(cli: Cli) -> None:
-    assert "--tz says whose" in cli("report", "gpu-hours", "--tz", "UTC").stderr
+    assert "--tz is the time zone" in cli("report", "gpu-hours", "--tz", "UTC").stderr
     wrong = cli("report", "gpu-hours", "--by", "day", "--tz", "Mars/Olympus")
     assert wrong.exit_code == 1
-    assert "write a zone such as Europe/Berlin" in wrong.stderr
+    assert "use a zone such as Europe/Berlin" in wrong.stderr

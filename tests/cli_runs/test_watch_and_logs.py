@@ -71,11 +71,11 @@ def test_missing_pods_and_expired_logs_are_reported(cli: Cli, facade: Facade) ->
     assert "has no such pod" in cli("logs", "audio/sweep", "--pod", "x").stderr
     gone = cli("logs", "audio/sweep")
     assert gone.exit_code == 1
-    assert "is no longer kept" in gone.stderr
+    assert "is no longer available" in gone.stderr
     facade.logs = {pods_of(cli, "audio/sweep")[0]: b"one\n"}
     rest = cli("logs", "audio/sweep")  # the other pod of the run has no log any more
     assert (rest.exit_code, rest.stdout) == (0, "[0.0] one\n")
-    assert "is no longer kept" in rest.stderr
+    assert "is no longer available" in rest.stderr
     half = cli("logs", "audio/sweep", "-f")
     assert (half.exit_code, half.stdout) == (1, "[0.0] one\n")
-    assert "is no longer kept" in half.stderr
+    assert "is no longer available" in half.stderr

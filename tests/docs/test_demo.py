@@ -37,7 +37,7 @@ def test_demo_prints_what_the_readme_shows(open_tmp: Path) -> None:
     lines = [each for line in shown.splitlines() for each in ("…", line)]
     difference = first_difference([*lines, "…"], done.stdout.splitlines())
     assert difference is None, f"{difference!r} is not in\n{done.stdout}"
-    assert "left to the lottery" not in done.stdout, "the demo has no second lottery"
+    assert "taken by lottery" not in done.stdout, "the demo has no second lottery"
     assert done.stdout.count("Resolution ") == 1, done.stdout
 
 

@@ -343,7 +343,7 @@ def test_replicas_without_rights_still_stop_on_sigterm(
     ):
         assert ask("DELETE", path).status == 200
     leader = whole_day.replicas[holder(whole_day.plane)]
-    whole_day.plane.until(lambda: "the API server does not let us" in leader.log())
+    whole_day.plane.until(lambda: "the API server does not allow this" in leader.log())
     began = time.monotonic()
     for each in whole_day.replicas.values():
         each.process.terminate()

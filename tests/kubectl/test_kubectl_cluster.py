@@ -73,10 +73,10 @@ def test_kubectl_debug_and_exec_are_refused_with_explanation(
     facade.ask("POST", "/api/v1/nodes", node("n8"), caller=SYSTEM)
 
     for words, says in (
-        (["debug", "bugged", "--image=busybox"], "log in to the node instead"),
+        (["debug", "bugged", "--image=busybox"], "log in to the node for that"),
         (["debug", "bugged", "--image=busybox", "--copy-to=c"], "pods are made from leases"),
         (["debug", "node/n8", "--image=busybox"], "pods are made from leases"),
-        (["exec", "bugged", "--", "true"], "log in to the node instead"),
+        (["exec", "bugged", "--", "true"], "log in to the node for that"),
     ):
         done = kubectl(*words, "-n", "vision")
         assert done.code == 1, words
@@ -201,7 +201,7 @@ def test_kubectl_auth_shows_user_and_rights(kubectl: Kubectl, facade: Facade) ->
     assert "Forbidden" in refused.err
     assert "leasehold token create" in refused.err
     acted = kubectl("get", "runs", "--as", "root")
-    assert "impersonation is not offered" in acted.err
+    assert "impersonation is not supported" in acted.err
     stranger = kubectl("get", "runs", "--token", "wrong", "--kubeconfig", _without_token(kubectl))
     assert "You must be logged in to the server" in stranger.err
 

@@ -94,8 +94,8 @@ def test_kubectl_create_shows_each_mistake_with_field_path(kubectl: Kubectl) -> 
     told = kubectl("create", "-f", kubectl.file(wrong))
     assert told.code == 1
     assert 'The Run "wrong" is invalid:' in told.err
-    assert "* spec.sparesPerGroup: -1: write a whole number" in told.err
-    assert "* spec.gang: 'Pack': write Run or Group" in told.err
+    assert "* spec.sparesPerGroup: -1: use a whole number" in told.err
+    assert "* spec.gang: 'Pack': use Run or Group" in told.err
 
     misspelt = kubectl("create", "-f", kubectl.file(run("wrong", sparesPerGrop=1)))
     assert 'unknown field "spec.sparesPerGrop"' in misspelt.err
@@ -180,7 +180,7 @@ def test_kubectl_selects_leases_by_node_and_state(kubectl: Kubectl, facade: Faca
     is_open = kubectl("get", "gl", "--field-selector", "status.closed=false")
     assert {"a-1-0", "a-1-1"} <= {row[0] for row in is_open.rows}
     refused = kubectl("delete", "gl", "a-1-0")
-    assert "the ledger writes them" in refused.err
+    assert "only the ledger writes this kind" in refused.err
 
 
 def test_kubectl_explain_describes_fields(kubectl: Kubectl) -> None:

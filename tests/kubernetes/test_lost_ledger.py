@@ -104,9 +104,9 @@ def test_forcibly_deleted_batches_are_named_and_restored_from_export(plane: Plan
     without_export = plane.leasehold("ledger", "restore", *cluster)
     assert "the ledger has no batches 1 to 2" in without_export.stderr
     planned = plane.leasehold("ledger", "restore", *cluster, "--dry-run", exported)
-    assert planned.stdout == "ledger restore: would put back batches 1 to 2\n", planned.stderr
+    assert planned.stdout == "ledger restore: would restore batches 1 to 2\n", planned.stderr
     restored = plane.leasehold("ledger", "restore", *cluster, exported)
-    assert restored.stdout == ("ledger restore: put back batches 1 to 2\nledger verify: ok\n"), (
+    assert restored.stdout == ("ledger restore: restored batches 1 to 2\nledger verify: ok\n"), (
         restored.stderr
     )
     plane.until(lambda: gauge(controller, "ledger_gaps") == 0)

@@ -67,7 +67,7 @@ def test_guide_to_controller_outside_cluster_works_as_written(reader: Administra
     assert reader.ran == text.count("\n$ ") > 5
     assert reader.controller is not None
     log = (reader._folder / "controller.log").read_text(encoding="utf-8")
-    assert "the API server does not let us" not in log  # its rights are enough
+    assert "the API server does not allow this" not in log  # its rights are enough
     kubeconfig = reader._here / "controller.kubeconfig"
     assert kubeconfig.stat().st_mode & 0o777 == 0o600
     assert re.search(r"token: ey", kubeconfig.read_text(encoding="utf-8"))
@@ -84,4 +84,4 @@ def test_install_refuses_query_address_without_dns_name_and_valid_port(place: st
         timeout=DEADLINE_S,
     )
     assert done.returncode == 2
-    assert "write HOST:PORT with a DNS name" in done.stderr
+    assert "use HOST:PORT with a DNS name" in done.stderr

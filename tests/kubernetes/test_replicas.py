@@ -91,7 +91,7 @@ def test_replica_that_does_not_know_ledger_format_does_not_lead(plane: Plane) ->
     _set_format(plane, FORMAT + 1)
     older = plane.controller("b")
     plane.until(lambda: f"format {FORMAT + 1}" in _readiness(older.port))
-    assert "it cannot decide here" in older.log()
+    assert "the replica cannot decide" in older.log()
     assert holder(plane) == ""
     assert plane.get(HEAD)["spec"] == {**sealed, "format": FORMAT + 1}
     _set_format(plane, FORMAT)

@@ -99,7 +99,7 @@ def test_gang_larger_than_its_namespace_quota_gets_no_lease(plane: Plane) -> Non
         lambda: "ResourceQuota gpus" in _run_status(plane, "tight", "wide").get("message", "")
     )
     said = _run_status(plane, "tight", "wide")["message"]
-    assert "allows 8 of requests.nvidia.com/gpu, and its 2 pods need 16 together" in said
+    assert "allows 8 of requests.nvidia.com/gpu, but the 2 pods of the Run need 16 together" in said
     assert {each["spec"]["runRef"]["name"] for each in plane.all("leases")} == {"narrow"}
     # After the quota is raised and the Run edited, the template is tried again.
     _patch(plane, f"{path}/gpus", {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})

@@ -29,7 +29,7 @@ INPUT = (
         unit("objects/test_run"),
     ),
     Mutant(
-        "an invalid edit of an admitted run is an error of the server's own",
+        "an invalid edit of an admitted run is an internal error of the server",
         "control/running/edits.py",
         "    if run is None or not live or check_run(new):\n",
         "    if run is None or not live:\n",

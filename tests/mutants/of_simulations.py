@@ -230,7 +230,7 @@ STORM = (
     _planted(
         "whoever is deposed does not contend again",
         "shell/plane.py",
-        '            self._on_deposed("somebody else moved the ledger\'s head")\n',
+        '            self._on_deposed("another process moved the ledger\'s head")\n',
         "            pass\n",
     ),
     _planted(

@@ -17,7 +17,7 @@ ROWS = [
         "maintenance-the-spare-takes-over",
         "59m",
         "a-00",
-        ["r/train wait stays is left alone, for the node is not drained"],
+        ["r/train wait stays stays, because the node is not being drained"],
     ),
     (
         "maintenance-the-spare-takes-over",
@@ -54,8 +54,8 @@ ROWS = [
         "1h",
         "a-00",
         [
-            "r/fixed wait stays waits to end by itself: it has no "
-            "runtime.checkpoint, and no spare to move to"
+            "r/fixed wait stays stays until it ends by itself: it has no runtime.checkpoint, "
+            "and no spare to move to"
         ],
     ),
     (
@@ -68,15 +68,15 @@ ROWS = [
         "maintenance-a-restart-in-every-pause",
         "1h3s",
         "a-00",
-        ["r/train swap going moves to its spare on a-01 when that is clear"],
+        ["r/train swap going moves to its spare on a-01 as soon as that spare is clear"],
     ),
     (
         "maintenance-spares-and-fillers-on-the-node",
         "1h1m",
         "a-01",
         [
-            "o/plain wait stays waits to end by itself: it has no "
-            "runtime.checkpoint, and no spare to move to",
+            "o/plain wait stays stays until it ends by itself: it has no runtime.checkpoint, "
+            "and no spare to move to",
             "o/saves requeue gone requeued",
             "r/train spare gone gave up its spare",
         ],
@@ -85,7 +85,7 @@ ROWS = [
         "maintenance-an-elastic-run-gives-up-the-group",
         "1h",
         "a-01",
-        ["r/stretch shrink gone gave up group 1 and went on"],
+        ["r/stretch shrink gone gave up group 1 and continued"],
     ),
     ("maintenance-one-group-of-a-sweep", "1h", "a-01", ["r/sweep requeue gone requeued"]),
     (
@@ -93,27 +93,33 @@ ROWS = [
         "1h1m",
         "a-01",
         [
-            "r/plain wait stays waits to end by itself: it has no "
-            "runtime.checkpoint, and too few spares to move to"
+            "r/plain wait stays stays until it ends by itself: it has no runtime.checkpoint, "
+            "and too few spares to move to"
         ],
     ),
     (
         "maintenance-a-silent-node-is-left-alone",
         "1h30m",
         "a-00",
-        ["r/saves wait stays waits to end by itself: it runs on a-01, too, which cannot be heard"],
+        [
+            "r/saves wait stays stays until it ends by itself: it also runs on node a-01, whose "
+            "agent does not answer"
+        ],
     ),
     (
         "maintenance-a-silent-node-is-left-alone",
         "2h30m",
         "a-00",
-        ["r/saves wait stays waits to end by itself: node a-00 cannot be heard"],
+        [
+            "r/saves wait stays stays until it ends by itself: the agent of node a-00 does not "
+            "answer"
+        ],
     ),
     (
         "maintenance-two-groups-and-one-spare",
         "2h",
         "b-00",
-        ["r/stretch shrink gone gave up group 1 and went on"],
+        ["r/stretch shrink gone gave up group 1 and continued"],
     ),
 ]
 
@@ -178,8 +184,8 @@ EXPLAINED = [
         "maintenance-a-run-with-a-checkpoint-moves",
         "1h1m",
         "r/train",
-        "node a-00 was drained by the story: it was ended, with "
-        "16 GPUs, and requeued in its old place.",
+        "node a-00 was drained by the story: it was stopped, with "
+        "16 GPUs, and requeued at its old place.",
     ),
     (
         "maintenance-spares-and-fillers-on-the-node",
@@ -191,19 +197,19 @@ EXPLAINED = [
         "maintenance-an-elastic-run-gives-up-the-group",
         "1h1m",
         "r/stretch",
-        "it gave up group 1 and went on.",
+        "it gave up group 1 and continued.",
     ),
     (
         "maintenance-one-group-of-a-sweep",
         "1h1m",
         "r/sweep",
-        "group 1 was ended, with 4 GPUs, and requeued",
+        "group 1 was stopped, with 4 GPUs, and requeued",
     ),
     (
         "maintenance-two-groups-and-one-spare",
         "2h",
         "r/stretch",
-        "group 0 pod 0 moved to its spare on b-01 and it gave up group 1 and went on.",
+        "group 0 pod 0 moved to its spare on b-01 and it gave up group 1 and continued.",
     ),
 ]
 
@@ -275,7 +281,7 @@ def test_drain_shows_runs_that_stop_and_runs_not_asked_to_leave(tmp_path: Path) 
     stretch = places["stretch", "Active"]
     played.stage.fleet.set_node(stretch, NodeIs.DRAINING)
     played.stage.settle()
-    assert told(stretch)["r/stretch"] == "shrink going gives up group 1 and goes on"
+    assert told(stretch)["r/stretch"] == "shrink going gives up group 1 and continues"
 
 
 def test_drained_node_keeps_its_run_while_the_binder_is_off() -> None:
@@ -285,5 +291,7 @@ def test_drained_node_keeps_its_run_while_the_binder_is_off() -> None:
     world.policy = replace(world.policy, binder_enabled=False)
     played.stage.settle()
     rows = msgspec.convert(played.ask("drain", node="a-00")["items"], list[dict[str, object]])
-    assert [row["says"] for row in rows] == ["waits to end by itself: binder.enabled is false"]
+    assert [row["says"] for row in rows] == [
+        "stays until it ends by itself: binder.enabled is false"
+    ]
     assert all(spares_to_drop(world, uid) == [] for uid in world.runs)

@@ -23,7 +23,7 @@ TOLD = [
         "A5-a-checkpoint-keeps-the-place-in-the-queue",
         "2h5m",
         "y/y",
-        ["requeued in its old place", "is Pending"],
+        ["requeued at its old place", "is Pending"],
     ),
     (
         "A5-a-checkpoint-keeps-the-place-in-the-queue",
@@ -36,7 +36,7 @@ TOLD = [
         "F3-a-gang-of-fillers-ends-whole",
         None,
         "o/gang",
-        ["a spare it sat on was taken back", "needed by the run"],
+        ["the spare that it used was needed", "needed it back"],
     ),
     (
         "O2-refinanced-then-cut",
@@ -44,16 +44,16 @@ TOLD = [
         "t/plain",
         ["brought b/b/e back within", "raise the caps of b/b/e"],
     ),
-    ("O2-refinanced-then-cut", None, "t/elastic", ["groups given up", "Nobody was drawn"]),
+    ("O2-refinanced-then-cut", None, "t/elastic", ["groups given up", "needed no lottery"]),
     (
         "C2-sponsors-in-order-then-their-parents",
         "2h",
         "v/s",
         [
-            "waiting alone does not help",
+            "it cannot start without a change",
             "q/q/e (Borrowed) pays for nothing: it does not lend",
             "p/p/e (Borrowed) pays for 3 GPUs, and no more: "
-            "0 of the 3 GPUs it lends at most were lent",
+            "0 of the 3 GPUs that it may lend were lent",
         ],
     ),
     (
@@ -76,7 +76,7 @@ TOLD = [
         ["node a-00 was lost, and there was no spare"],
     ),
     ("api-the-binder-is-off", None, "*", ["BinderDisabled"]),
-    ("B4-a-gpu-is-free-when-its-pod-is-gone", "50m", "t/old", ["being given up", "is killed at"]),
+    ("B4-a-gpu-is-free-when-its-pod-is-gone", "50m", "t/old", ["giving up", "are killed"]),
     ("api-a-gang-too-large-for-a-batch", None, "*", ["GangTooLarge"]),
     (
         "O1-a-window-closes-under-running-work",
@@ -98,8 +98,8 @@ TOLD = [
         "2h1m",
         "w/q",
         [
-            "Its payer w/w/nov is overdrawn since 2026-12-01T00:00:00Z",
-            "are cut from 2026-12-01T00:15:00Z on",
+            "Its payer w/w/nov has been overdrawn since 2026-12-01T00:00:00Z",
+            "are preempted from 2026-12-01T00:15:00Z on",
         ],
     ),
     (
@@ -122,7 +122,7 @@ TOLD = [
         "1h6m",
         "e/e",
         [
-            "to be 16 GPUs wide and has 32",
+            "should have 16 GPUs and has 32",
             "resize.interval (10m)",
             "at 2026-01-01T01:10:00Z at the earliest",
         ],
@@ -162,7 +162,7 @@ def test_explanation_contains_the_reasons_for_a_runs_state(
 def test_explain_names_the_swap_and_the_payers_in_order() -> None:
     told = Played(STORY).ask("explain", namespace="vision", run="train")
     words = " ".join(msgspec.convert(told["sentences"], list[str]))
-    assert "node a-01 was lost; its spare on a-03 took over" in words
+    assert "node a-01 was lost; its pod moved to the spare on a-03" in words
     first, second = (
         words.index(f"{name} (") for name in ("vision/vision/west", "speech/speech/west")
     )

@@ -39,8 +39,8 @@ def test_short_run_is_backfilled_if_it_ends_before_the_planned_start(tmp_path: P
     )
     (other,) = found["t/wide"]
     assert other["run"] == "t/short"
-    assert "before t/wide is to start" in other["says"]
-    assert "it is over by" in other["says"]
+    assert "before the planned start of t/wide" in other["says"]
+    assert "it ends by" in other["says"]
     assert other["gpus"] == 8
 
 
@@ -73,7 +73,7 @@ def test_run_is_backfilled_on_nodes_that_the_plan_does_not_use(tmp_path: Path) -
         {"at": "2m", "submit": {"t/endless": run(8, "3h")}},
     )
     says = [each["says"] for each in found["t/wide"]]
-    assert says == ["none of its nodes is one that t/wide is planned on"]
+    assert says == ["it uses no node that t/wide is planned on"]
 
 
 def test_beneficiary_of_a_resolution_does_not_count_as_backfilled(tmp_path: Path) -> None:
@@ -105,4 +105,4 @@ def test_backfilled_run_may_be_preempted_for_a_start_by_preemption(
         {"at": "2m", "submit": {"t/other": run(8, limit)}},
     )
     for other in found.get("t/wide", []):
-        assert other["says"] == "it may be cut for t/wide like anybody else"
+        assert other["says"] == "it may be preempted for t/wide, like any other run"

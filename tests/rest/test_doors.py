@@ -127,7 +127,7 @@ def test_server_certificate_near_expiry_is_renewed(
 def test_damaged_certificate_is_reported_by_name(tmp_path: Path) -> None:
     ensure_certificates(tmp_path, [])
     (tmp_path / "ca.crt").write_text("nonsense")
-    with pytest.raises(BadCertificates, match=r"ca\.crt is no certificate"):
+    with pytest.raises(BadCertificates, match=r"ca\.crt is not a certificate"):
         ensure_certificates(tmp_path, [])
 
 

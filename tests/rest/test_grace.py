@@ -49,7 +49,7 @@ def test_edit_of_grace_period_is_refused(
         assert (edited.status, edited.json["reason"]) == (422, "Invalid")
         ((field, message),) = causes(edited)
         assert field == "spec.runtime.gracePeriod"
-        assert "can be edited; delete it and submit another" in message
+        assert "can be edited; delete the Run and submit another" in message
     assert facade.ask("GET", f"{RUNS}/{name}").json == made
 
 
@@ -62,7 +62,7 @@ def test_new_run_with_grace_period_above_server_limit_is_refused(
 
     ((field, message),) = causes(refused)
     assert field == "spec.runtime.gracePeriod"
-    assert "61s: write at most 1m (gracePeriod.max of this server)" in message
+    assert "61s: use at most 1m (gracePeriod.max of this server)" in message
     assert facade.ask("POST", RUNS, run("long", runtime={"gracePeriod": "1m"})).status == 201
 
 

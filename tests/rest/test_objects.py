@@ -65,8 +65,8 @@ def test_yaml_body_is_accepted(facade: Facade) -> None:
 @pytest.mark.parametrize(
     ("body", "media", "code", "words"),
     [
-        (b"{", "application/json", 400, "no JSON"),
-        (b"[]", "application/json", 400, "no object"),
+        (b"{", "application/json", 400, "is not JSON"),
+        (b"[]", "application/json", 400, "is not an object"),
         (b"{}", "application/json", 400, "no apiVersion"),
         (b'{"apiVersion":"v1","kind":"Run"}', "application/json", 400, "apiVersion of the object"),
         (b"a: [", "application/yaml", 400, "YAML"),
@@ -214,7 +214,7 @@ def test_unknown_fields_are_handled_by_field_validation_mode(facade: Facade) -> 
     odd["metadata"]["annotations"] = {"a": 1}  # type: ignore[index]
     typed = facade.ask("POST", "/api/v1/nodes", odd, caller=SYSTEM)
     assert typed.status == 400
-    assert "metadata.annotations.a: 1: write a string" in typed.json["message"]
+    assert "metadata.annotations.a: 1: use a string" in typed.json["message"]
 
 
 def test_every_problem_of_a_run_is_listed_as_cause(facade: Facade) -> None:

@@ -125,7 +125,7 @@ def test_ledger_objects_and_statuses_cannot_be_written_by_users(facade: Facade) 
                 body = {} if method == "POST" else None
                 answer = facade.ask(method, f"{OURS}/{plural}{path}", body, caller=caller)
                 assert answer.status == 403
-                assert "the ledger writes them" in answer.json["message"]
+                assert "only the ledger writes this kind" in answer.json["message"]
             assert facade.ask("GET", f"{OURS}/{plural}", caller=caller).status == 200
     for part in ("runs/secret", "budgets/secret"):
         path = f"{OURS}/namespaces/vision/{part}/status"

@@ -66,6 +66,6 @@ def test_sim_scenario_writes_the_store_file_and_refuses_an_existing_one(tmp_path
     assert (tmp_path / "store.sqlite").stat().st_size > 0
     assert not (tmp_path / "store.sqlite-wal").exists()
     assert second.exit_code == 2
-    assert "is there already" in second.output
+    assert "already exists" in second.output
     with pytest.raises(BadStore):
         run_scenario(story, store="sqlite", out=tmp_path, echo=lambda _: None)

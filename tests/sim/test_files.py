@@ -64,10 +64,10 @@ def test_story_with_trouble_is_refused_with_another_store(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("written", "remedy"),
     [
-        ("trouble: {lasts: 1m}\nsteps: []\n", "write this field"),
-        ("trouble: {seed: 1, lasts: 1m, store: {rain: 0.1}}\nsteps: []\n", "write one of refuse"),
+        ("trouble: {lasts: 1m}\nsteps: []\n", "this field is required"),
+        ("trouble: {seed: 1, lasts: 1m, store: {rain: 0.1}}\nsteps: []\n", "use one of refuse"),
         ("trouble: {seed: 1, lasts: 1m, store: {refuse: 2}}\nsteps: []\n", "from 0 to 1"),
-        ("trouble: {seed: 1, lasts: 1m, core: c9}\nsteps: []\n", "write c1 or c2 or c3"),
+        ("trouble: {seed: 1, lasts: 1m, core: c9}\nsteps: []\n", "use c1 or c2 or c3"),
         ("trouble: {seed: 1, lasts: 1m, netwrk: {}}\nsteps: []\n", "did you mean network"),
         ("trouble: {seed: 1, lasts: 1m, rollout: {older: 2}}\nsteps: []\n", "from 0 to 1"),
         ("trouble: {seed: 1, lasts: 1m, rollout: {settings: {activationLad: 1m}}}\nsteps: []\n",
@@ -83,11 +83,11 @@ def test_mistakes_in_trouble_are_reported_with_remedy(written: str, remedy: str)
 @pytest.mark.parametrize(
     ("attack", "remedy"),
     [
-        ("{harm: rain, who: leader}", "write crash or pause"),
-        ("{harm: cut, who: me}", "write leader or standby"),
-        ("{harm: crash, who: busy-node}", "only cut, cut-requests, cut-answers can be done"),
-        ("{harm: pause, who: recovering}", "say at which point"),
-        ("{harm: pause, who: leader, point: lunch}", "write before or after a call"),
+        ("{harm: rain, who: leader}", "use crash or pause"),
+        ("{harm: cut, who: me}", "use leader or standby"),
+        ("{harm: crash, who: busy-node}", "a node can only have cut, cut-requests, cut-answers"),
+        ("{harm: pause, who: recovering}", "name a point of its recovery"),
+        ("{harm: pause, who: leader, point: lunch}", "use before or after a call"),
     ],
 )
 def test_mistakes_in_attacks_are_reported_with_remedy(attack: str, remedy: str) -> None:

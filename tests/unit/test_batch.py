@@ -185,7 +185,7 @@ def test_closed_lease_with_an_unknown_reason_is_refused() -> None:
         wire["status"] = {
             "closed": True, "endTime": "2026-11-02T12:00:00Z", "closureReason": said, "batch": 3,
         }  # fmt: skip
-        with pytest.raises(msgspec.ValidationError, match="no reason why a lease ends"):
+        with pytest.raises(msgspec.ValidationError, match="not a reason why a lease ends"):
             lease_from_wire(wire)
 
 

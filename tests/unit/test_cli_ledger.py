@@ -59,8 +59,8 @@ def test_exported_ledger_and_objects_verify(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "it is empty"),
-        (b"\n\n", "it is empty"),
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
         (bytes(range(256)), ":1: not a JSON object"),
         (b"[1]\n", ":1: not a JSON object"),
         (b"\n5\n", ":2: not a JSON object"),
@@ -139,7 +139,7 @@ LABELS = ("metadata", "labels")
         (_lease(lambda w: _part(w, "spec").update(paidByEnvelope="q")), "spec.paidByEnvelope"),
         (_lease(lambda w: _part(w, "spec", "slice").update(nodes=["q"])), "spec.slice.nodes"),
         (_lease(lambda w: _part(w, "spec").update(note=1)), "spec.note"),
-        (_lease(lambda w: _part(w, "spec").update(compPath=["x", "y"])), "'x' is no SHARD[n]"),
+        (_lease(lambda w: _part(w, "spec").update(compPath=["x", "y"])), "'x' is not SHARD[n]"),
         (_lease(lambda w: _part(w, "status").update(closed=False)), "status.closed"),
         (_lease(lambda w: _part(w, *LABELS).pop("rq.davidlangworthy.io/run")), "its label"),
         (lambda objects: objects.append(next(e for e in objects if e["kind"] == "Lease")), "two"),
@@ -151,7 +151,7 @@ LABELS = ("metadata", "labels")
                     conflictSet={"x:one": [{"bundle": "x/x#q", "gpus": 8}]}
                 )
             ),
-            "'x/x#q' is no namespace/run#group",
+            "'x/x#q' is not namespace/run#group",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_forged_lease_in_a_rehashed_chain_is_reported_as_inconsistent(
     file.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
     told = leasehold("ledger", "verify", str(file))
     assert told.exit_code == 1
-    assert "spec.paidByEnvelope is 'another', the rest says 'e'" in told.output
+    assert "spec.paidByEnvelope is 'another', but the other fields say 'e'" in told.output
 
 
 def test_recorded_head_is_found_in_a_longer_ledger(exported: Path, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_recorded_head_is_found_in_a_longer_ledger(exported: Path, tmp_path: Pat
     assert head == f"{json.loads(lines[1])['digest']}@2"
 
     later = leasehold("ledger", "verify", "--head", head, ledger)
-    said = f"ledger verify: ok ({len(lines)} batches, which go on from {head})\n"
+    said = f"ledger verify: ok ({len(lines)} batches, which continue from {head})\n"
     assert (later.exit_code, later.output) == (0, said)
     digest, _, seq = head.partition("@")
     assert leasehold("ledger", "verify", "--head", f"{digest[:16]}@{seq}", ledger).exit_code == 0
@@ -231,10 +231,10 @@ def test_ledger_without_the_recorded_head_is_refused(exported: Path) -> None:
 
     other = leasehold("ledger", "verify", "--head", f"{'0' * 64}@1", ledger)
     assert other.exit_code == 1
-    assert "this is another history" in other.output
+    assert "the ledger has another history" in other.output
     ahead = leasehold("ledger", "verify", "--head", f"{digest}@{int(seq) + 5}", ledger)
     assert ahead.exit_code == 1
-    assert f"it ends at {seq}" in ahead.output
+    assert f"which ends at {seq}" in ahead.output
     for bad in ("x", f"{digest}", f"{digest}@", f"{digest[:4]}@1", f"{digest}@-1", "g" * 64 + "@1"):
         wrong = leasehold("ledger", "verify", "--head", bad, ledger)
         assert wrong.exit_code == 2, bad

@@ -162,7 +162,7 @@ def test_configuration_mistake_is_reported_by_path(
 
 @pytest.mark.parametrize("text", ["[1]", "5"])
 def test_configuration_that_is_no_mapping_is_refused(text: str) -> None:
-    with pytest.raises(BadConfig, match="write a mapping of keys"):
+    with pytest.raises(BadConfig, match="use a mapping of keys"):
         load_config(text)
 
 

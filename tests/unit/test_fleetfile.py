@@ -27,7 +27,7 @@ def test_rows_of_one_domain_continue_its_node_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("- 1\n", 1, "write `fleet:`"),
+        ("- 1\n", 1, "add `fleet:`"),
         ("nodes: 3\n", 1, "fleet"),
         (f"fleet:\n- {ROW}\n- {ROW.replace('4', '0')}\n", 3, "1 to 1024"),
         (f"fleet:\n- {ROW}\nsteps: []\n", 3, "steps"),

@@ -45,5 +45,5 @@ def test_truncated_lottery_key_is_refused(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path / "data")
     folder.prepare()
     folder.lottery_key.write_bytes(os.urandom(5))
-    with pytest.raises(BadFolder, match="restore it from a backup"):
+    with pytest.raises(BadFolder, match="restore the file from a backup"):
         folder.key()

@@ -55,11 +55,12 @@ def test_lint_reports_every_mistake_of_every_file_with_its_line(here: Path) -> N
         1,
         [
             "0.yaml:3: Run t/r: specs: 1: there is no such field; did you mean spec?",
-            "0.yaml:5: Run t/r: spec.resources.totalGPUs: (missing): write this field",
+            "0.yaml:5: Run t/r: spec.resources.totalGPUs: (missing): this field is required",
             "0.yaml:5: Run t/r: spec.resources.totalGPU: 8: "
             "there is no such field; did you mean totalGPUs?",
-            "1.yaml:7: Budget t/b: spec.envelopes[0].flavor: (missing): write this field",
-            "1.yaml:7: Budget t/b: spec.envelopes[0].concurrency: (missing): write this field",
+            "1.yaml:7: Budget t/b: spec.envelopes[0].flavor: (missing): this field is required",
+            "1.yaml:7: Budget t/b: spec.envelopes[0].concurrency: (missing): this field is "
+            "required",
         ],
     )
 
@@ -69,12 +70,12 @@ def test_lint_reports_files_that_are_no_manifests(here: Path) -> None:
 
     assert code == 1
     assert lines[:4] == [
-        "0.yaml:1: an empty file: write at least one document",
-        "1.yaml:2: a: 'a': it is written twice, first on line 1; keep one",
-        "2.yaml:1: a list of 1: write an object with kind and spec",
-        "3.yaml:1: 'text': write an object with kind and spec",
+        "0.yaml:1: an empty file: add at least one document",
+        "1.yaml:2: a: 'a': the key is given twice, first on line 1; keep one",
+        "2.yaml:1: a list of 1: use an object with kind and spec",
+        "3.yaml:1: 'text': use an object with kind and spec",
     ]
-    assert "4.yaml:1: a list of 1: kind: a list of 1: write Budget or Run" in lines
+    assert "4.yaml:1: a list of 1: kind: a list of 1: use Budget or Run" in lines
 
 
 def test_lint_refuses_yaml_tags_on_lists_and_mappings(here: Path) -> None:
@@ -91,7 +92,7 @@ def test_remedy_names_only_a_few_of_many_choices(here: Path) -> None:
     code, lines = lint(here, BUDGET.replace("{owner: t}", spec))
 
     assert code == 1
-    assert lines[0].endswith("name one of: e0, e1, e2, e3, e4, e5, e6, e7")
+    assert lines[0].endswith("use one of: e0, e1, e2, e3, e4, e5, e6, e7")
 
 
 def test_lint_refuses_a_budget_larger_than_a_batch(here: Path) -> None:
@@ -106,7 +107,7 @@ def test_lint_refuses_a_budget_larger_than_a_batch(here: Path) -> None:
 
     assert code == 1
     assert len(lines) == 1
-    assert lines[0].endswith("bytes: write at most 491520; an owner may have several Budgets")
+    assert lines[0].endswith("bytes: use at most 491520; an owner may have several Budgets")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -133,7 +134,7 @@ def test_lint_reports_missing_files_and_directories(here: Path) -> None:
     assert result.exit_code == 1
     assert result.output.splitlines() == [
         "none.yaml:1: no such file: name a file that exists",
-        ".:1: a directory: name files",
+        ".:1: a directory: name a file",
     ]
 
 
@@ -142,7 +143,7 @@ def test_lint_reports_an_object_written_in_two_files(here: Path) -> None:
         1,
         [
             "1.yaml:8: Run t/r: metadata.name: 'r': "
-            "the same object stands at 0.yaml:1; keep one or rename it"
+            "the same object is at 0.yaml:1; remove or rename one of them"
         ],
     )
 

@@ -423,7 +423,7 @@ def test_a_commit_that_the_disk_cannot_confirm_has_an_unknown_outcome(opened: Op
 @pytest.mark.parametrize(
     ("error", "word"),
     [
-        (apsw.ReadOnlyError(), "rights"),
+        (apsw.ReadOnlyError(), "permissions"),
         (apsw.BusyError(), "another program"),
         (apsw.NotADBError(), "backup"),
         (apsw.SchemaChangeError("moved"), "moved"),

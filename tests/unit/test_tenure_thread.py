@@ -168,7 +168,7 @@ def test_hanging_loop_loses_its_tenure_and_the_log_names_the_run(
         blocked_until(tmp_path / "store.sqlite", stands_still)
         await stage.until_said("gained 2")
 
-        assert stage.office.said[1].startswith("lost: nothing was heard of the loop that decides")
+        assert stage.office.said[1].startswith("lost: the control loop has not responded for")
         stage.thread.stop()
         await stage.until_said("lost: stopped")
 

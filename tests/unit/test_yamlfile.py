@@ -42,7 +42,7 @@ BAD: tuple[tuple[str, bytes, int, str], ...] = (
     ("a bracket left open", b"a: [1,\n", 2, ""),
     ("a key twice", b"a: 1\nb: 2\na: 3\n", 3, "'a'"),
     ("a key twice inside", b"x:\n  a: 1\n  a: 3\n", 3, "'a'"),
-    ("a key that is a list", b"? [a]\n: 1\n", 1, "a key that is no text"),
+    ("a key that is a list", b"? [a]\n: 1\n", 1, "a key that is not a string"),
     ("a tag", b"a: !!python/object:os.system x\n", 1, "python/object"),
     ("a binary", b"a: !!binary aGk=\n", 1, "binary"),
     ("an octal number", b"a: 0123\n", 1, "'0123'"),

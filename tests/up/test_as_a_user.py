@@ -68,4 +68,4 @@ def test_users_for_namespaces_are_refused_without_root(up: Servers) -> None:
     if os.geteuid() == 0:
         server.as_user(USER)
     said = refused(server)
-    assert "namespace team is to run as daemon, which only root can arrange" in said
+    assert "jobs of namespace team are configured to run as daemon, which only root can do" in said

@@ -28,7 +28,7 @@ def restart(server: Up, config: str) -> None:
 
 def test_remapped_namespace_gets_chown_advice_for_its_old_files(up: Servers) -> None:
     if os.geteuid() != 0:
-        assert "which only root can arrange" in refused(up(config=MAPPED))
+        assert "which only root can do" in refused(up(config=MAPPED))
         return
     server = up().start()
     server.submit(*team(), job("writes", "umask 077; echo mine > kept"))

@@ -137,9 +137,9 @@ def test_run_with_removed_journal_fails_and_its_lease_is_closed(up: Servers) -> 
     robbed = processes_of(server, "robbed")
     (server.data / "agent" / "pods" / uid).unlink()
     row = server.wait_phase("robbed", "Failed")
-    assert "were removed while it ran" in server.runs("explain", "team/robbed").stdout + events(
-        server
-    ), row
+    assert "were removed while the pod ran" in server.runs(
+        "explain", "team/robbed"
+    ).stdout + events(server), row
     [lease] = server.rows("leases", "team/robbed")
     assert lease["closed"] == "Fail"
     assert server.run("good")["phase"] == "Running"
@@ -156,7 +156,7 @@ def test_lost_lottery_key_is_reported_once(up: Servers) -> None:
     assert "lottery.key" not in log.read_text()
     (server.data / "lottery.key").unlink()
     server.start()
-    assert "lottery.key was missing and is made anew" in log.read_text()
+    assert "lottery.key was missing and was created again" in log.read_text()
     server.submit(job("after", "true"))
     server.wait_phase("after", "Completed")
     assert server.stop() == 0

@@ -133,7 +133,7 @@ def test_submit_waits_for_start_end_or_timeout(up: Servers) -> None:
     files["never"].write_text(json.dumps(job("never", "true", gpus=8)))
     late = server.runs("submit", "--wait", "--timeout", "0.5", "-f", str(files["never"]), ok=False)
     assert late.returncode == 1
-    assert "not there yet after 0.5 s" in late.stderr
+    assert "timed out after 0.5 s: run team/never is still Pending" in late.stderr
 
 
 def test_logs_of_earlier_attempts_are_kept(up: Servers, kubectl_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_logs_of_earlier_attempts_are_kept(up: Servers, kubectl_path: Path) -> N
     assert logs("--attempt", "1", "--since", "1h") == "attempt 1\n"
     assert logs("--attempt", "1", "--since", "2099-01-01T00:00:00Z") == ""
     assert "no attempt 5" in logs("--attempt", "5", ok=False)
-    assert "write a span" in logs("--since", "yesterday", ok=False)
+    assert "use a duration" in logs("--since", "yesterday", ok=False)
     [pod] = server.rows("pods", "-n", "team", "again")
 
     def kubectl(*words: str) -> "subprocess.CompletedProcess[str]":

@@ -87,7 +87,9 @@ def test_drain_empties_node_without_loss_of_work(drained: Drained) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as draining:  # fmt: skip
         assert draining.stderr is not None
-        waits = "team/plain waits to end by itself: it has no runtime.checkpoint, and no spare"
+        waits = (
+            "team/plain stays until it ends by itself: it has no runtime.checkpoint, and no spare"
+        )
         assert any(line.startswith(waits) for line in draining.stderr)
         server.wait("the others to leave", lambda: is_left_to_plain(drained))
         server.wait("both to go on", lambda: has_moved(drained))
@@ -107,13 +109,13 @@ def test_drain_empties_node_without_loss_of_work(drained: Drained) -> None:
     assert f"node a-00 was drained by admin: group 0 pod 0 moved to its spare on {spare}" in str(
         spared
     )
-    assert "node a-00 was drained by admin: it was ended, with 1 GPU, and requeued" in str(saves)
+    assert "node a-00 was drained by admin: it was stopped, with 1 GPU, and requeued" in str(saves)
     attempts = {str(row["name"]): row["attempt"] for row in server.rows("list", "-n", "team")}
     assert attempts == {"plain": 1, "saves": 2, "spared": 1}
     assert not (drained.folder / "twice").exists()
 
     undone = server.cli("leasehold", "drain", "a-00", "--undo")
-    assert undone.stdout == "node a-00 takes work again\n"
+    assert undone.stdout == "node a-00 accepts work again\n"
     server.submit(*(job(name, "sleep 600", gpus=4) for name in ("four", "more")))
     server.wait("new work", lambda: drained.on("a-00") != [])
     _is_sound(server)

@@ -91,4 +91,4 @@ def test_start_and_stop_messages_use_correct_plurals(up: Servers, tmp_path: Path
     one.submit(*team(), job("long", "sleep 600"))
     one.wait_phase("long", "Running")
     one.stop()
-    assert one.said[-1] == "stopped; 1 job goes on, and the next `leasehold up` adopts it"
+    assert one.said[-1] == "stopped; 1 job is still running, and the next `leasehold up` adopts it"

@@ -70,7 +70,7 @@ def test_full_disk_is_reported_by_readyz_alert_and_metric_until_freed(small: Up)
     submit_until_refused(server)
     status, said = readyz(server)
     assert status == 503
-    assert "[-]store failed: the disk is full; make room" in said
+    assert "[-]store failed: the disk is full; free some space" in said
     log = server.folder / "up.log"
     server.wait("the alert", lambda: "alert: store: the disk is full" in log.read_text())
     client = Raw(server.kubeconfig)
@@ -82,7 +82,7 @@ def test_full_disk_is_reported_by_readyz_alert_and_metric_until_freed(small: Up)
     server.submit(job("after", "true"))
     server.wait_phase("after", "Completed")
     assert readyz(server)[0] == 200
-    server.wait("the relief", lambda: "well again" in log.read_text())
+    server.wait("the relief", lambda: "the problem is solved" in log.read_text())
 
 
 def test_start_on_full_disk_fails_with_reason_and_keeps_jobs(small: Up) -> None:
@@ -93,7 +93,7 @@ def test_start_on_full_disk_fails_with_reason_and_keeps_jobs(small: Up) -> None:
     ballast = fill(server)
     done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert "the disk is full; make room" in done.stderr
+    assert "the disk is full; free some space" in done.stderr
     assert "Traceback" not in done.stderr
     assert marked(server.data), "the job must keep running"
     ballast.unlink()

@@ -48,7 +48,7 @@ def test_grace_period_above_limit_is_refused_by_path(up: Servers) -> None:
     done = server.runs("submit", "-f", str(manifest), ok=False)
     assert done.returncode == 1
     assert "spec.runtime.gracePeriod" in done.stderr
-    assert "write at most 2m (gracePeriod.max of this server)" in done.stderr
+    assert "use at most 2m (gracePeriod.max of this server)" in done.stderr
 
 
 def test_edit_is_checked_against_same_limits_as_new_run(up: Servers) -> None:
@@ -59,8 +59,8 @@ def test_edit_is_checked_against_same_limits_as_new_run(up: Servers) -> None:
     with client_of(server) as client, pytest.raises(Failure) as refused:
         client.send("PATCH", path, edit, content_type="application/merge-patch+json")
     causes = dict(refused.value.causes)
-    assert "write a span" in causes.pop("spec.runtime.maxDuration")
-    assert "write at most 2m (gracePeriod.max of" in causes.pop("spec.runtime.gracePeriod")
+    assert "use a duration" in causes.pop("spec.runtime.maxDuration")
+    assert "use at most 2m (gracePeriod.max of" in causes.pop("spec.runtime.gracePeriod")
     assert causes == {}
 
 

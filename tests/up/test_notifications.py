@@ -201,7 +201,7 @@ def test_notification_command_gets_message_on_standard_input(up: Servers, tmp_pa
     [
         ("notify.webhooks: {team: 'https://example.com'}", "notify.secretFile"),
         ("notify.webhooks: {team: 'ftp://example.com'}", "https://"),
-        ("notify.webhooks: https://example.com", "write namespaces with URLs"),
+        ("notify.webhooks: https://example.com", "use a mapping of namespaces to URLs"),
         ("notify.commands: {team: tell}", "path of a program"),
         ("notify.commands: {team: [tell]}", "path of a program"),
         ("notify.events: [start, stop]", "start, cut, end"),

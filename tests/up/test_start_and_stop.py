@@ -150,11 +150,11 @@ def test_ledger_of_later_format_is_refused(up: Servers) -> None:
         )
         assert changed.rowcount == 1
     said = refused(server)
-    assert f"the ledger is of format {FORMAT + 1}" in said
-    assert "use the version that wrote it" in said
+    assert f"the ledger has format {FORMAT + 1}" in said
+    assert "use the version that wrote the ledger" in said
     verified = CliRunner().invoke(ledger.command, ["verify", "--data", str(server.data)])
     assert verified.exit_code == 1
-    assert f"the ledger is of format {FORMAT + 1}" in verified.output
+    assert f"the ledger has format {FORMAT + 1}" in verified.output
 
 
 def test_damaged_store_is_refused_and_not_changed(up: Servers) -> None:
@@ -218,7 +218,7 @@ def test_stop_with_end_jobs_kills_jobs_and_starts_no_waiting_run(up: Servers) ->
     server.start()
     assert server.run("long")["phase"] == "Failed"
     explained = server.runs("explain", "long", "-n", "team").stdout
-    assert "it was ended together with the control plane" in explained
+    assert "the pod was stopped together with the control plane" in explained
     server.wait(
         "the next", lambda: any(row["phase"] == "Running" for row in server.rows("list", "-A"))
     )

@@ -21,7 +21,7 @@ def test_watch_continues_with_next_server_until_run_ends(up: Servers) -> None:
             assert "Running" in watching.stdout.readline()
             assert server.stop() == 0
             assert watching.stderr is not None
-            assert "waiting for it" in watching.stderr.readline()
+            assert "trying again" in watching.stderr.readline()
             server.start()  # on another port
             assert "answers again" in watching.stderr.readline()
             (server.work / "team" / "go").touch()

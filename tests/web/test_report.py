@@ -30,7 +30,7 @@ def test_report_page_shows_gpu_hours_by_use(visit: Visit) -> None:
     for use, hours in (("work", "117.2"), ("spare", "18.667"), ("failed", "18.667"),
                        ("cut", "8")):  # fmt: skip
         assert re.search(rf"use-{use}\"[^>]*></i><b>{re.escape(hours)}</b> {use}", text), use
-    assert "8 GPU-hours: cut and not saved" in text
+    assert "8 GPU-hours: work lost to preemptions" in text
 
 
 def test_csv_report_has_all_uses_and_sums_up(visit: Visit) -> None:

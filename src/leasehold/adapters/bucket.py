@@ -94,7 +94,7 @@ class Bucket:
                 except Exception as error:
                     raise self._failed(error) from error
                 if await self._get(name) != content:
-                    raise BucketTrouble(f"{self.url}: {name} is there with another content")
+                    raise BucketTrouble(f"{self.url}: {name} exists with other content")
         return more
 
     async def _pull(self, span: Span) -> None:
@@ -156,4 +156,4 @@ def _store(url: str) -> "ObjectStore":
             retry_config={"max_retries": TRIES},
         )
     except Exception as error:
-        raise BucketTrouble(f"{url} names no bucket: {error}") from None
+        raise BucketTrouble(f"{url} is not the address of a bucket: {error}") from None

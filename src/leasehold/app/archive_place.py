@@ -15,7 +15,8 @@ def folder_at(named: str) -> Path:
     """Return the archive's folder for a server on one machine; a bucket is refused."""
     if is_bucket(named):
         raise click.ClickException(
-            f"ledger.archive: {named} is a bucket, and for `leasehold controller`; name a folder"
+            f"ledger.archive: {named} is a bucket, and only `leasehold controller` can use a "
+            "bucket; name a folder"
         )
     return Path(named)
 

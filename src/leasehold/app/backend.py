@@ -57,7 +57,7 @@ class EmbeddedBackend:
 
     async def metrics(self, caller: Caller) -> bytes:
         if self.hides_tenants and not caller.is_trusted:
-            said = "metrics name every team, and query.hideTenants is on; ask with an admin's token"
+            said = "metrics name every team, and query.hideTenants is on; use an admin's token"
             raise RequestRefused(403, "Forbidden", said)
         await self.plane.at_rest()
         return self.plane.metrics.text()

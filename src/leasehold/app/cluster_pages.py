@@ -101,7 +101,9 @@ class PagesOfReplica:
     def _plane(self) -> Plane:
         plane = self._replica.plane
         if plane is None or plane.world is None:
-            raise NotShown(503, "this replica does not decide just now; load the page again soon")
+            raise NotShown(
+                503, "this replica is not the leader at the moment; reload the page soon"
+            )
         return plane
 
     async def _ask(self, visitor: Visitor, question: str, params: Mapping[str, str]) -> Answered:
@@ -114,7 +116,7 @@ class PagesOfReplica:
         except BadQuestion as bad:
             raise NotShown(bad.status, bad.message) from None
         except StoreError as error:
-            raise NotShown(503, f"what you may see cannot be found out: {error}") from None
+            raise NotShown(503, f"cannot check your permissions: {error}") from None
 
     async def _chain(self, visitor: Visitor, after: int, limit: int) -> Chain:
         plane = self._plane()
@@ -130,7 +132,7 @@ class PagesOfReplica:
 
 async def _no_logs(_visitor: Visitor, namespace: str, pod: str) -> str:
     """Refuse logs: visitors read them from the API server, which checks their rights."""
-    raise NotShown(501, f"what a pod prints is read with: kubectl logs -n {namespace} {pod}")
+    raise NotShown(501, f"read the output of the pod with: kubectl logs -n {namespace} {pod}")
 
 
 def _asker(visitor: Visitor) -> ProxiedUser:

@@ -83,7 +83,10 @@ class Answers:
         try:
             self._proxy = await front_proxy(self._client)
         except NoFrontProxy:
-            _log.warning("no questions", message="the API server has no request-header authority")
+            _log.warning(
+                "questions are not answered",
+                message="the API server has no request-header authority",
+            )
             return None
         self._kept = await kept_fields(self._client, NAMESPACE, AUTHORITY, made_authority)
         self._aggregated = Aggregated(self._proxy, self._ask, deeds=(COMPACTION,))
@@ -97,13 +100,13 @@ class Answers:
             try:
                 await self.look()
             except (NoFrontProxy, StoreError, OSError) as error:
-                _log.warning("the API server's authorities are not known", message=str(error))
+                _log.warning("cannot read the API server's authorities", message=str(error))
 
     async def look(self) -> None:
         assert self._aggregated is not None, "it serves"
         found = await front_proxy(self._client)
         if found != self._proxy:
-            _log.info("the API server has other authorities", names=list(found.names))
+            _log.info("the API server has new authorities", names=list(found.names))
             self._aggregated.believe(found)
             self._proxy = found
         theirs = self._theirs()
@@ -150,16 +153,21 @@ class Answers:
         """Register the API for questions, now that this replica leads."""
         try:
             if not await register(self._client, NAMESPACE, self._authority):
-                _log.warning("no questions", message=f"there is no Service {NAMESPACE}/{SERVICE}")
+                _log.warning(
+                    "questions are not answered",
+                    message=f"there is no Service {NAMESPACE}/{SERVICE}",
+                )
         except StoreError as error:
-            _log.warning("no questions", message=f"the API cannot be registered: {error}")
+            _log.warning(
+                "questions are not answered", message=f"the API cannot be registered: {error}"
+            )
 
     async def end(self) -> None:
         """Withdraw the API for questions. The next leader, if any, registers it again."""
         try:
             await withdraw(self._client)
         except StoreError as error:
-            _log.warning("the API for questions stays registered", message=str(error))
+            _log.warning("the query API could not be unregistered", message=str(error))
 
     async def _ask(
         self, asker: ProxiedUser, question: str, params: Mapping[str, str], body: Wire | None
@@ -180,32 +188,34 @@ class Answers:
         except BadQuestion as bad:
             raise AnswerRefused(bad.status, bad.reason, bad.message, bad.causes) from None
         except StoreError as error:
-            said = f"what you may see cannot be found out: {error}"
+            said = f"cannot check your permissions: {error}"
             raise AnswerRefused(503, "ServiceUnavailable", said) from None
 
     async def _compact(self, asker: ProxiedUser, plane: Plane, body: Wire | None) -> Wire:
         """Compact the ledger if the caller may; the API server passes on requests of everybody
         who may ask."""
         if body is None:
-            raise AnswerRefused(405, "MethodNotAllowed", f"{COMPACTION} is posted to")
+            raise AnswerRefused(405, "MethodNotAllowed", f"{COMPACTION} needs a POST request")
         try:
             asked = msgspec.convert(body, CompactionOrder)
         except msgspec.ValidationError as error:
-            raise AnswerRefused(422, "Invalid", f"this asks for no compaction: {error}") from None
+            raise AnswerRefused(
+                422, "Invalid", f"the body is not a request for compaction: {error}"
+            ) from None
         keep = parse_span(asked.keep) if asked.keep else None
         if asked.keep and keep is None:
-            causes = [("keep", f"{asked.keep[:100]!r} is no span; write 7d or 12h")]
+            causes = [("keep", f"{asked.keep[:100]!r} is not a duration; use 7d or 12h")]
             raise AnswerRefused(422, "Invalid", f"{causes[0][0]}: {causes[0][1]}", causes)
         try:
             is_allowed = await self._reviews.may(asker, COMPACT, LEDGERS)
         except StoreError as error:
-            said = f"what you may do cannot be found out: {error}"
+            said = f"cannot check your permissions: {error}"
             raise AnswerRefused(503, "ServiceUnavailable", said) from None
         if not is_allowed:
             said = f"{asker.user} may not compact the ledger: that needs the verb {COMPACT} on"
             raise AnswerRefused(403, "Forbidden", f"{said} {LEDGERS}.{GROUP}")
         if not asked.request:
-            _log.info("compaction asked for", user=asker.user, keep=asked.keep)
+            _log.info("compaction requested", user=asker.user, keep=asked.keep)
         told = await plane.compactions.ask(asked.request, keep)
         if told is None:
             raise _undecided()
@@ -213,7 +223,7 @@ class Answers:
 
 
 def _undecided() -> AnswerRefused:
-    said = "this replica does not decide just now; ask again soon"
+    said = "this replica is not the leader at the moment; try again soon"
     return AnswerRefused(503, "ServiceUnavailable", said)
 
 

@@ -146,8 +146,8 @@ class Embedded:
         settings, folder = self._settings, self._settings.folder
         if self._is_key_new:
             self._alert(
-                f"{folder.lottery_key} was missing and is made anew; what was announced under the "
-                "old key is announced again before anything is drawn"
+                f"{folder.lottery_key} was missing and was created again; everything announced "
+                "with the old key is announced again before any draw"
             )
         for name in NAMESPACES:
             await _ensure_namespace(self.store, name)
@@ -170,7 +170,7 @@ class Embedded:
         while refused_for < START_PATIENCE:
             await self._clock.sleep(LOOK_MS)
             refused_for = refused_for + LOOK_MS if self.store.trouble else 0
-        remedy = "then start it again; jobs that run go on meanwhile"
+        remedy = "then start leasehold again; running jobs continue in the meantime"
         raise BadStore(self.store.path, self.store.trouble, remedy)
 
     async def end_jobs(self) -> None:
@@ -227,7 +227,7 @@ class Embedded:
     def _health(self) -> Mapping[str, str]:
         found = dict(self._troubles())
         if not found["controller"] and self.plane.world is None:
-            found["controller"] = "it is recovering the ledger"
+            found["controller"] = "leasehold is still recovering the ledger"
         return found
 
     def _troubles(self) -> Mapping[str, str]:
@@ -242,7 +242,7 @@ class Embedded:
         self._alert(f"{part}: {why}")
 
     def _on_relief(self, part: str) -> None:
-        _log.warning("well again", part=part)
+        _log.warning("the problem is solved", part=part)
 
     def _alert(self, words: str) -> None:
         self.plane.alerted(self._clock.now(), words)

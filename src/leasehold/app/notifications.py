@@ -20,7 +20,7 @@ def notifications_of(
     embedding = config.embedding
     if embedding.webhooks and not embedding.notify_secret:
         raise click.ClickException(
-            "notify.webhooks are signed: name the file of a secret with notify.secretFile"
+            "notify.webhooks need a secret to sign messages; name its file with notify.secretFile"
         )
     secret = _read_secret(Path(embedding.notify_secret)) if embedding.notify_secret else b""
     return Notifications(
@@ -39,7 +39,7 @@ def _read_secret(path: Path) -> bytes:
         raise click.ClickException(f"notify.secretFile {path}: {error.strerror}") from None
     if len(secret) < SECRET_BYTES_MIN:
         raise click.ClickException(
-            f"notify.secretFile {path}: write at least {SECRET_BYTES_MIN} bytes into it, "
-            "such as `openssl rand -hex 32` prints"
+            f"notify.secretFile {path}: the secret is too short; write at least "
+            f"{SECRET_BYTES_MIN} bytes into it, such as `openssl rand -hex 32` prints"
         )
     return secret

@@ -61,7 +61,7 @@ class EmbeddedPages:
 
     async def _chain(self, visitor: Visitor, after: int, limit: int) -> Chain:
         if self._hides and not _caller(visitor).is_trusted:
-            said = "batches name every team, and query.hideTenants is on; ask with an admin's token"
+            said = "batches name every team, and query.hideTenants is on; use an admin's token"
             raise NotShown(403, said)
         return await committed_chain(
             self._plane, self._store, self._clock, after=after, limit=limit
@@ -75,7 +75,7 @@ class EmbeddedPages:
             options = LogOptions(tail_lines=LOG_LINES, limit_bytes=LOG_BYTES_MAX)
             chunks = [chunk async for chunk in self._logs(found, options)]
         except NotFound:
-            raise NotShown(404, f"pod {namespace}/{pod} is gone") from None
+            raise NotShown(404, f"pod {namespace}/{pod} no longer exists") from None
         except RequestRefused as refused:
             raise NotShown(refused.code, refused.message) from None
         return b"".join(chunks).decode("utf-8", "replace")

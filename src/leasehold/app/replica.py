@@ -143,16 +143,23 @@ class Replica:
         if self._keeper.trouble:
             return {"ledger": self._keeper.trouble}
         if self._keeper.tenure is None:
-            reading = "" if self._standby.is_in_step else "it is reading the ledger"
+            reading = "" if self._standby.is_in_step else "the replica is still reading the ledger"
             return {
                 "tenure": self._keeper.vacancy,
                 "ledger": self._standby.trouble or reading,
             }
         if self._keeper.is_unsure:
-            return {"tenure": "the store does not answer renewals; nothing new is decided"}
+            return {
+                "tenure": (
+                    "the store does not answer renewals of the tenure, so no new "
+                    "decisions are taken"
+                )
+            }
         if self._plane is None:
-            return {"controller": "it is recovering the ledger"}
-        recovering = "" if self._plane.world is not None else "it is recovering the ledger"
+            return {"controller": "leasehold is still recovering the ledger"}
+        recovering = (
+            "" if self._plane.world is not None else "leasehold is still recovering the ledger"
+        )
         return {"controller": self._plane.controller.trouble or recovering}
 
     # Called by the keeper.
@@ -239,7 +246,7 @@ class Replica:
         try:
             await self._client.ask(request)
         except StoreError as error:
-            _log.warning("its pod cannot be labelled", message=str(error))
+            _log.warning("the label of the leader's pod cannot be set", message=str(error))
 
     async def _sealed_epoch(self, store: Store, clock: AsyncioClock, tasks: AsyncioTasks) -> int:
         """Return the sealed epoch; called by the tenure thread."""
@@ -250,7 +257,7 @@ class Replica:
             )
         except UnknownFormat as unknown:
             if not self._keeper.trouble:
-                _log.error("it cannot decide here", message=str(unknown))
+                _log.error("the replica cannot decide", message=str(unknown))
             raise
 
     def _about(self) -> str:

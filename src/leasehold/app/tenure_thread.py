@@ -105,7 +105,7 @@ class TenureThread:
 
     @property
     def vacancy(self) -> str:
-        return "nothing is known of it yet" if self._keeper is None else self._keeper.vacancy
+        return "its state is not known yet" if self._keeper is None else self._keeper.vacancy
 
     @property
     def is_unsure(self) -> bool:

@@ -29,7 +29,7 @@ PAUSE_S = 1.5
 @click.command("audit")
 @ledger_options
 def command(data: DataFolder) -> None:
-    """Compare leases, pods and balances; exit 1 with every record that disagrees."""
+    """Compare leases, pods and balances; print disagreements, and exit with 1 if there are any."""
     config = read_config(data, None)
     leases, found = _look(data, config)
     for _ in range(LOOKS - 1):

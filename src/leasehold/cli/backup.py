@@ -19,8 +19,8 @@ from leasehold.shell.config.folder import DataFolder
 def command(to: Path, data: DataFolder) -> None:
     """Write the store, archive, tokens, keys and configuration into one file (0600).
 
-    A server may run meanwhile. The file is read back and checked before it gets its name. It holds
-    secrets: whoever has it can be anybody.
+    A server may run in the meantime. The file is read back and checked before it gets its name.
+    Keep it secret: it contains credentials for every user.
     """
     with snapshot_of(data) as snapshot:
         wrong = verify_folder(snapshot, archive_of(data))

@@ -26,7 +26,8 @@ def ask_cluster(kubeconfig: str, context: str, keep: str) -> tuple[Compacted | N
     heard = time.monotonic()
     while not told.ended:
         if time.monotonic() > deadline:
-            return told.compacted, f"it has not ended in {WAIT_S} s; look at the controller's log"
+            problem = f"the compaction has not ended within {WAIT_S} s; see the controller's log"
+            return told.compacted, problem
         try:
             told = _asked(server, keep, told.request)
             heard = time.monotonic()
@@ -44,12 +45,15 @@ def _asked(server: Server, keep: str, request: str) -> CompactionState:
     except Failure as failure:
         if failure.status in (404, 405):
             raise Failure(
-                f"{server.context.server} compacts nothing when it is asked: it is no cluster with "
-                "leasehold's controller; `leasehold up` is asked with --data",
+                f"{server.context.server} does not offer compaction; is leasehold's controller "
+                "installed there? (for `leasehold up`, use --data)",
                 status=failure.status,
             ) from None
         raise
     try:
         return msgspec.convert(answer, CompactionState)
     except msgspec.ValidationError as error:
-        raise Failure(f"{server.context.server} answers what nobody understands: {error}") from None
+        raise Failure(
+            f"unexpected response from {server.context.server}: {error}; is this a "
+            "leasehold API server?"
+        ) from None

@@ -137,12 +137,18 @@ def ledger_options(command: F) -> F:
     Without options KUBECONFIG decides.
     """
 
-    @click.option("--kubeconfig", default="", help="Of the cluster of this kubeconfig instead.")
-    @click.option("--context", default="", help="Of the cluster of this context instead.")
+    @click.option(
+        "--kubeconfig",
+        default="",
+        help="Use the cluster of this kubeconfig instead of a data folder.",
+    )
+    @click.option(
+        "--context", default="", help="Use the cluster of this context instead of a data folder."
+    )
     @click.option(
         "--archive",
         default="",
-        help="With a cluster: the folder or bucket that its ledger is compacted into.",
+        help="With a cluster: the folder or bucket of its ledger's archive.",
     )
     @functools.wraps(command)
     def with_data(
@@ -155,7 +161,10 @@ def ledger_options(command: F) -> F:
     ) -> object:
         if data is not None and not kubeconfig and not context:
             if archive:
-                raise click.UsageError("--archive goes with a cluster; a data folder names its own")
+                raise click.UsageError(
+                    "--archive is only for a cluster; the archive of a data folder is "
+                    "in its configuration"
+                )
             return command(*args, data=data, **others)
         with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
             copy = ClusterCopy(Path(folder), loader(kubeconfig, context), _archive(archive))

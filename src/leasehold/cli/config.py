@@ -20,18 +20,18 @@ config_option = click.option(
 
 @click.group("config")
 def command() -> None:
-    """Look at the configuration."""
+    """Show the configuration."""
 
 
 @command.command("show")
 @ledger_data_option
 @config_option
 def show(data: DataFolder | None, config_file: Path | None) -> None:
-    """Print every key with the value in force, as a file that could be used as it is."""
+    """Print every key with its current value, as a valid configuration file."""
     if data is None and config_file is None:
         raise click.UsageError(
-            "KUBECONFIG names a server without a data folder here; name the folder with --data, or "
-            "the file that its controllers read with --config"
+            "KUBECONFIG names a server that has no data folder on this machine; name the folder "
+            "with --data, or the configuration file of its controllers with --config"
         )
     shown = effective(read_config(data, config_file))
     click.echo(yaml.safe_dump(shown, sort_keys=False, default_flow_style=False), nl=False)

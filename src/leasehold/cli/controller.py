@@ -59,31 +59,31 @@ class ServedAddresses:
     help="The configuration file.  [default: none, all defaults]",
 )
 @click.option(
-    "--name", default="", help="Who this replica is.  [default: $POD_NAME, or this machine's name]"
+    "--name", default="", help="Name of this replica.  [default: $POD_NAME, or this machine's name]"
 )
 @click.option(
     "--probes",
     default="127.0.0.1:8080",
     show_default=True,
-    help="Where /livez, /readyz and /metrics are served.",
+    help="Address of /livez, /readyz and /metrics.",
 )
 @click.option(
     "--questions",
     default="",
     metavar="HOST:PORT",
-    help="Where questions of `kubectl runs` are answered, which the API server passes on.",
+    help="Address of the query API, which the API server forwards for `kubectl runs`.",
 )
 @click.option(
     "--certificates",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where tls.crt, tls.key and ca.crt for questions are, as cert-manager makes them; while "
-    "they are not there, an authority of our own signs.",
+    help="Folder with tls.crt, tls.key and ca.crt for the query API, as cert-manager creates "
+    "them. Without these files, leasehold signs its own certificate.",
 )
 @click.option(
     "--pages",
     default="",
     metavar="HOST:PORT",
-    help="Where the dashboard is served, to the proxy that web.identityHeader is of.",
+    help="Address of the dashboard, for the proxy that sets web.identityHeader.",
 )
 @click.option(
     "--log-level", type=click.Choice(list(logs.LEVELS)), default="info", show_default=True
@@ -101,8 +101,8 @@ def command(
 ) -> None:
     """Run the controllers against a Kubernetes cluster.
 
-    Any number of replicas may run; one holds tenure and decides, the others wait for it. The
-    cluster is prepared with `leasehold install`. SIGTERM gives tenure back at once.
+    Any number of replicas may run; one is the leader, and the others wait to take over. The cluster
+    is prepared with `leasehold install`. On SIGTERM the leader hands over immediately.
     """
     config = ON_CLUSTERS
     if config_file is not None:
@@ -115,8 +115,8 @@ def command(
     )
     if doors.pages and not config.front_door.identity_header:
         raise click.UsageError(
-            "--pages: somebody must say who looks; write web.identityHeader and web.clientCA into "
-            "the configuration"
+            "--pages: the dashboard must know its users; set web.identityHeader and "
+            "web.clientCA in the configuration"
         )
     who = name or os.environ.get("POD_NAME", "") or socket.gethostname()
     logs.configure(log_level)
@@ -165,7 +165,10 @@ async def _open(
     served = await serve_probes(host, port, troubles=replica.troubles, metrics=replica.metrics)
     opened.push_async_callback(served.cleanup)
     if doors.questions is None:
-        _log.info("no questions", message="--questions is not given: another replica answers")
+        _log.info(
+            "questions are not answered",
+            message="--questions is not given: another replica answers",
+        )
     else:
         answers = Answers(replica, client, clock, certificates=doors.certificates)
         if config.asking.aggregated:
@@ -185,7 +188,7 @@ async def _open(
 def _address(text: str, option: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r}: write HOST:PORT", param_hint=option)
+        raise click.BadParameter(f"{text!r}: use HOST:PORT", param_hint=option)
     return host.strip("[]"), int(port)
 
 
@@ -195,7 +198,7 @@ async def _check(client: Client) -> None:
         await client.read(f"/apis/{API_VERSION}/runs", {"limit": "1"})
     except NotFound:
         raise click.ClickException(
-            "the cluster does not know Runs; prepare it with `leasehold install`"
+            "the cluster has no Run kind; prepare it with `leasehold install`"
         ) from None
     except StoreError as error:
         notes = " ".join(getattr(error, "__notes__", []))

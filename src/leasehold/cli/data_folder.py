@@ -18,7 +18,7 @@ from leasehold.adapters.kubeconfig.write import read_back
 from leasehold.shell.config.folder import DataFolder
 
 F = TypeVar("F", bound=Callable[..., object])
-_DEFAULT = "/var/lib/leasehold as root, else ~/.local/share/leasehold"
+_DEFAULT = "/var/lib/leasehold as root, otherwise ~/.local/share/leasehold"
 
 
 def default_data() -> Path:
@@ -35,12 +35,16 @@ def data_option(command: F) -> F:
 
 def server_data_option(command: F) -> F:
     """Add `--data` to a command that works on a folder only."""
-    return _option(f"that of the server that KUBECONFIG names; else {_DEFAULT}", _required)(command)
+    return _option(f"the one of the server that KUBECONFIG names; otherwise {_DEFAULT}", _required)(
+        command
+    )
 
 
 def ledger_data_option(command: F) -> F:
     """Add `--data` to a command that also works on a cluster: None if KUBECONFIG names one."""
-    return _option(f"what KUBECONFIG names; else {_DEFAULT}", _found)(command)
+    return _option(f"the one of the server that KUBECONFIG names; otherwise {_DEFAULT}", _found)(
+        command
+    )
 
 
 def _option(

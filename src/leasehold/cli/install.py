@@ -36,10 +36,18 @@ _ADDRESS = re.compile(r"[0-9.]+")  # IP addresses, which an ExternalName must no
 
 @click.command("install")
 @kube_options
-@click.option("--dry-run", is_flag=True, help="Print it as YAML, and change nothing.")
-@click.option("--image", default="", help="The controller's image; without it none is started.")
+@click.option("--dry-run", is_flag=True, help="Print the objects as YAML, and change nothing.")
 @click.option(
-    "--replicas", type=click.IntRange(1, 9), default=3, show_default=True, help="Of the controller."
+    "--image",
+    default="",
+    help="The controller's image; without it, no controller is started in the cluster.",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 9),
+    default=3,
+    show_default=True,
+    help="Number of controller replicas.",
 )
 @click.option(
     "--config",
@@ -50,12 +58,12 @@ _ADDRESS = re.compile(r"[0-9.]+")  # IP addresses, which an ExternalName must no
 @click.option(
     "--pages",
     is_flag=True,
-    help="Serve the dashboard, to the proxy that web.identityHeader of --config is of.",
+    help="Serve the dashboard for the proxy that sets web.identityHeader (see --config).",
 )
 @click.option(
     "--monitoring",
     is_flag=True,
-    help="Also what the operators of Prometheus and Grafana read: rules and a dashboard.",
+    help="Also install rules and a dashboard for the operators of Prometheus and Grafana.",
 )
 @click.option(
     "--questions-at",
@@ -71,9 +79,15 @@ _ADDRESS = re.compile(r"[0-9.]+")  # IP addresses, which an ExternalName must no
     help="Also write a kubeconfig (0600) with the rights of the controller, and no others, for one "
     "that runs outside the cluster.",
 )
-@click.option("--remove", is_flag=True, help="Take it off the cluster again; the ledger stays.")
-@click.option("--remove-ledger", is_flag=True, help="With --remove: the definitions and all of it.")
-@click.option("--yes", is_flag=True, help="Do not ask before the ledger is removed.")
+@click.option("--remove", is_flag=True, help="Remove leasehold from the cluster; the ledger stays.")
+@click.option(
+    "--remove-ledger",
+    is_flag=True,
+    help="With --remove: also remove the definitions and the whole ledger.",
+)
+@click.option(
+    "--yes", is_flag=True, help="Do not ask for confirmation before the ledger is removed."
+)
 def command(
     kubeconfig: str,
     context: str,
@@ -91,16 +105,21 @@ def command(
 ) -> None:
     """Apply definitions, roles, policies and the controller to a cluster.
 
-    It can be repeated: what is there already is brought up to date, and the ledger is not touched.
-    With --remove all of it goes but the definitions and what was written under them: who used what
-    can still be read and exported.
+    The command can be repeated: it updates existing objects, and does not change the ledger. With
+    --remove it removes everything except the definitions and their objects, so that the ledger can
+    still be read and exported.
     """
     if remove_ledger and not remove:
-        raise click.UsageError("--remove-ledger goes with --remove")
+        raise click.UsageError("--remove-ledger needs --remove")
     if remove and dry_run:
-        raise click.UsageError("--dry-run prints what is applied; it does not go with --remove")
+        raise click.UsageError(
+            "--dry-run prints what would be applied; it cannot be used with --remove"
+        )
     if not image and (monitoring or pages or config_file is not None):
-        said = "--config, --pages and --monitoring are of a controller; name its --image"
+        said = (
+            "--config, --pages and --monitoring configure a controller in the cluster; name "
+            "its --image"
+        )
         raise click.UsageError(said)
     settings = Settings(
         image=image,
@@ -112,13 +131,13 @@ def command(
     )
     if image and settings.questions_at is not None:
         raise click.UsageError(
-            "--questions-at is for a controller outside the cluster, not --image"
+            "--questions-at is for a controller outside the cluster; it cannot be used with --image"
         )
     wanted = documents(settings)
     if remove:
         wanted = documents(Settings(image="any", pages=True, monitoring=True))
         if remove_ledger and not yes:
-            said = "This deletes the ledger: every Lease, batch, Run and Budget. Go on?"
+            said = "This deletes the ledger: every Lease, batch, Run and Budget. Continue?"
             click.confirm(said, abort=True)
         with kube_sentences():
             client = Client(loader(kubeconfig, context))
@@ -132,9 +151,11 @@ def command(
         missing = asyncio.run(_install(Client(loader(kubeconfig, context)), wanted))
         if controller_kubeconfig is not None:
             until = asyncio.run(_write_access(loader(kubeconfig, context), controller_kubeconfig))
-            click.echo(f"wrote {controller_kubeconfig}; its token is good until {until}")
+            click.echo(f"wrote {controller_kubeconfig}; its token is valid until {until}")
     for kind in missing:
-        click.echo(f"this server has no {kind}: Runs do not say who submitted them", err=True)
+        click.echo(
+            f"this API server has no {kind}, so Runs do not record who submitted them", err=True
+        )
     if not image:
         click.echo("no --image was named, so no controller was started in the cluster")
 
@@ -143,7 +164,7 @@ def _host_and_port(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     is_name = re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", host) and not _ADDRESS.fullmatch(host)
     if not is_name or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
-        said = f"{text[:100]!r}: write HOST:PORT with a DNS name that the API server can resolve"
+        said = f"{text[:100]!r}: use HOST:PORT with a DNS name that the API server can resolve"
         raise click.BadParameter(said, param_hint="--questions-at")
     return host, int(port)
 
@@ -191,8 +212,8 @@ def _config(path: Path | None, *, has_pages: bool) -> str:
     config = Config() if path is None else read_config_file(path)
     if has_pages and not config.front_door.identity_header:
         raise click.UsageError(
-            "--pages: somebody must say who looks; write web.identityHeader and web.clientCA into "
-            "a file, and name it by --config"
+            "--pages: the dashboard must know its users; set web.identityHeader and "
+            "web.clientCA in a file, and name it by --config"
         )
     return NO_CONFIG if path is None else path.read_text("utf-8")
 
@@ -215,6 +236,6 @@ async def _install(client: Client, wanted: list[Wire]) -> list[str]:
         raise click.ClickException(str(refused)) from None
     except StoreError as error:
         server = (await client.context()).server
-        raise click.ClickException(f"{server} does not answer as it should: {error}") from None
+        raise click.ClickException(f"unexpected response from {server}: {error}") from None
     finally:
         await client.close()

@@ -28,7 +28,7 @@ def read_lines(path: Path) -> Iterator[Wire]:
         said = getattr(error, "strerror", None) or error
         raise click.ClickException(f"{path}: {said}; name a file that can be read") from None
     if not found:
-        raise click.ClickException(f"{path}: it is empty; export a ledger with `--out DIR` first")
+        raise click.ClickException(f"{path} is empty; export a ledger with `--out DIR` first")
 
 
 def _decoded(line: bytes, place: str) -> Wire:

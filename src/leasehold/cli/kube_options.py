@@ -20,7 +20,8 @@ def kube_options(command: F) -> F:
     return click.option(
         "--kubeconfig",
         default="",
-        help="The kubeconfig file.  [default: $KUBECONFIG, ~/.kube/config, or as the pod we are]",
+        help="The kubeconfig file.  [default: $KUBECONFIG, ~/.kube/config, or the service "
+        "account of this pod]",
     )(command)
 
 

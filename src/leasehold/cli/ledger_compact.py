@@ -35,19 +35,25 @@ _POLL_S = 0.1
 
 @click.command("compact")
 @ledger_data_option
-@click.option("--keep", help="How long closed leases stay.  [default: ledger.keepClosed]")
-@click.option("--kubeconfig", default="", help="Of the cluster of this kubeconfig instead.")
-@click.option("--context", default="", help="Of the cluster of this context instead.")
+@click.option(
+    "--keep", help="How long closed leases stay in the store.  [default: ledger.keepClosed]"
+)
+@click.option(
+    "--kubeconfig", default="", help="Use the cluster of this kubeconfig instead of a data folder."
+)
+@click.option(
+    "--context", default="", help="Use the cluster of this context instead of a data folder."
+)
 def compact(data: DataFolder | None, keep: str | None, kubeconfig: str, context: str) -> None:
-    """Archive and verify what is old enough, then take it out of the store.
+    """Archive and verify old batches and leases, then remove them from the store.
 
     Balances, books and reports stay the same; `ledger verify` and `ledger export` read archive and
-    store as one. A server does this by itself, too. On a cluster the replica that decides does it,
-    into its own ledger.archive, for whoever has the verb compact on ledgers.rq.davidlangworthy.io
-    (the role leasehold-operator has it).
+    store as one. A server also does this on its own. On a cluster the leader does it, into its own
+    ledger.archive; the caller needs the verb compact on ledgers.rq.davidlangworthy.io (the role
+    leasehold-operator has it).
     """
     if keep is not None and parse_span(keep) is None:
-        raise click.BadParameter(f"{keep!r} is no span; write 7d or 12h", param_hint="--keep")
+        raise click.BadParameter(f"{keep!r} is not a duration; use 7d or 12h", param_hint="--keep")
     if data is None or kubeconfig or context:
         _tell(*ask_cluster(kubeconfig, context, keep or ""))
     else:
@@ -79,8 +85,8 @@ def _compact_folder(data: DataFolder, keep: str | None) -> tuple[Compacted | Non
             return _compact_here(data, config, span)
         if keep is not None:
             raise click.UsageError(
-                f"a server runs (pid {holder}) and keeps what its own configuration says; "
-                "leave --keep out, or stop it first"
+                f"a server runs (pid {holder}) and uses ledger.keepClosed of its own "
+                "configuration; leave --keep out, or stop the server first"
             )
         return _ask(holder, archive_of(data).folder / ANSWER)
 
@@ -137,14 +143,14 @@ def _ask(pid: int, answer: Path) -> tuple[Compacted | None, str]:
     try:
         os.kill(pid, signal.SIGUSR1)
     except (ProcessLookupError, PermissionError) as error:
-        return None, f"the server (pid {pid}) cannot be asked: {error.strerror}"
+        return None, f"cannot send the request to the server (pid {pid}): {error.strerror}"
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         found = _answered(answer)
         if found is not None and found.at >= asked:
             return found.compacted, found.problem
         time.sleep(_POLL_S)
-    return None, f"the server (pid {pid}) did not answer in {WAIT_S} s; look at its log"
+    return None, f"the server (pid {pid}) did not answer within {WAIT_S} s; see its log"
 
 
 def _answered(path: Path) -> CompactionAnswer | None:

@@ -60,19 +60,20 @@ _MS = 1000
 @click.option(
     "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
 )
-@click.option("--from", "since", help="Batches (csv: use) from this instant on.")
-@click.option("--to", "until", help="Batches (csv: use) before this instant.  [default: now]")
+@click.option("--from", "since", help="Batches (csv: use) from this time on.")
+@click.option("--to", "until", help="Batches (csv: use) before this time.  [default: now]")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write there (0600, whole or not at all) instead of to the terminal.",
+    help="Write to this file or folder (mode 0600, complete or not at all) instead of to the "
+    "terminal.",
 )
 def export(
     data: DataFolder, form: str, since: str | None, until: str | None, out: Path | None
 ) -> None:
     """Write the ledger, archived and live in one: the chain, or a row per lease.
 
-    gpu_seconds counts what lies between --from and --to, exactly; of a lease that is open, up to
+    gpu_seconds counts exactly the time between --from and --to; for an open lease, the time until
     --to or now.
     """
     low = instant_option(since, "--from") or 0
@@ -104,7 +105,7 @@ def table(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[byt
     """Yield a header, and a row per lease that overlaps [since, until)."""
     fold, wrong = fold_lines(lines)
     if wrong is not None:
-        raise click.ClickException(f"{wrong}; `leasehold ledger verify` says more")
+        raise click.ClickException(f"{wrong}; see `leasehold ledger verify`")
     yield _row(COLUMNS)
     for lease in sorted(fold.leases.values(), key=ledger_order):
         end = until if lease.end is None else lease.end

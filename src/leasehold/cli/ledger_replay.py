@@ -16,15 +16,15 @@ from leasehold.shell.config.folder import DataFolder
 
 @click.command("replay")
 @click.argument("files", nargs=-1, type=FILES, metavar="[FILE]...")
-@click.option("--at", "instant", required=True, help="An instant, as 2026-11-15T00:00:10Z.")
+@click.option("--at", "instant", required=True, help="A time, such as 2026-11-15T00:00:10Z.")
 @ledger_options
 def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
-    """What the ledger says was true at an instant: open leases, budgets, what each had spent.
+    """Show the state at a time: open leases, budgets, and what each budget had spent.
 
-    Of exported files in their order; without any, of a data folder and its archive.
+    Reads exported files in their order; without files, a data folder and its archive.
     """
     at = instant_option(instant, "--at")
-    assert at is not None, "it is required"
+    assert at is not None, "this option is required"
     fold = Fold()
     seen = 0
     with lines_of(files, data) as lines:

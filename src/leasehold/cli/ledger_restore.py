@@ -34,20 +34,20 @@ _encode = msgspec.json.Encoder().encode
 
 @click.command("restore")
 @click.argument("files", nargs=-1, type=FILES, metavar="[FILE]...")
-@click.option("--dry-run", is_flag=True, help="Only say what would be put back.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be restored.")
 @ledger_options
 def restore(files: tuple[Path, ...], data: DataFolder, *, dry_run: bool) -> None:
-    """Put batches back that a cluster has lost, from its archive and from exported files.
+    """Restore batches that a cluster has lost, from its archive and from exported files.
 
     The archive is the folder or bucket of --archive; files are those of `leasehold ledger export`,
-    or ledger-*.jsonl of an archive. A batch is put back only if the head's digest leads through it.
-    Controllers may run meanwhile. It takes the right to keep the ledger, which the controller and
-    administrators of the cluster have. A data folder is restored from a backup instead
+    or ledger-*.jsonl of an archive. A batch is restored only if the head's digest depends on it.
+    Controllers may run in the meantime. It takes the right to keep the ledger, which the controller
+    and administrators of the cluster have. A data folder is restored from a backup instead
     (`leasehold restore`).
     """
     if not isinstance(data, ClusterCopy):
         raise click.UsageError(
-            "this is for a cluster (--kubeconfig); for a data folder restore a backup "
+            "this command is for a cluster (--kubeconfig); for a data folder, restore a backup "
             "(leasehold restore)"
         )
     with snapshot_of(data) as snapshot:
@@ -58,10 +58,10 @@ def restore(files: tuple[Path, ...], data: DataFolder, *, dry_run: bool) -> None
     numbers = spans([whole_at(each, "seq") or 0 for each in wanted])
     word = "batch" if len(wanted) == 1 else "batches"
     if dry_run:
-        click.echo(f"ledger restore: would put back {word} {numbers}")
+        click.echo(f"ledger restore: would restore {word} {numbers}")
         return
     asyncio.run(_put_back(data.context(), wanted))
-    click.echo(f"ledger restore: put back {word} {numbers}")
+    click.echo(f"ledger restore: restored {word} {numbers}")
     with snapshot_of(data) as snapshot:
         wrong = verify_folder(snapshot, archive_of(data))
     if wrong is not None:

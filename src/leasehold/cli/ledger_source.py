@@ -83,6 +83,6 @@ def instant_option(value: str | None, option: str) -> Instant | None:
     at = parse_instant(value)
     if at is None:
         raise click.BadParameter(
-            f"{value!r} is no instant; write 2026-11-15T00:00:10Z", param_hint=option
+            f"{value!r} is not a time; use 2026-11-15T00:00:10Z", param_hint=option
         )
     return at

@@ -25,32 +25,33 @@ DIGEST_CHARS_MIN = 16  # of a digest that was written down
 
 @click.command("verify")
 @click.argument("files", nargs=-1, type=FILES, metavar="[FILE]...")
-@click.option("--objects", type=FILES, help="Compare with these objects too.")
+@click.option("--objects", type=FILES, help="Also compare with these objects.")
 @click.option(
     "--head",
     default="",
     metavar="DIGEST@SEQ",
-    help="It must still go on from this head, which was written down before; 16 characters of a "
-    "digest will do.",
+    help="Check that the ledger continues from this head, which was noted before; 16 characters "
+    "of the digest are enough.",
 )
-@click.option("--print-head", is_flag=True, help="Also print its head, to be written down.")
+@click.option("--print-head", is_flag=True, help="Also print the head, so that you can note it.")
 @ledger_options
 def verify(
     files: tuple[Path, ...], objects: Path | None, head: str, print_head: bool, data: DataFolder
 ) -> None:
-    """Recompute every digest, fold the leases, name the first record that disagrees.
+    """Recompute every digest and every balance, and name the first record that disagrees.
 
     Of exported files, in their order (those of an archive, ledger-*.jsonl, are such files); without
     any, of a data folder (its archive, store, objects and balances) or, with --kubeconfig, of a
-    cluster. A server may run meanwhile.
-    Whoever writes down a head (--print-head) can prove with --head that nothing before it was
-    rewritten since.
+    cluster. A server may run in the meantime. If you note a head (--print-head), you can prove
+    later with --head that nothing before it was rewritten since.
     """
     batches = _Seen(_head_of(head))
     if files:
         wrong = _verify_files(files, objects, batches)
     elif objects is not None:
-        raise click.UsageError("--objects goes with files; a data folder has its own")
+        raise click.UsageError(
+            "--objects is only for exported files; a data folder has its own objects"
+        )
     else:
         with snapshot_of(data) as snapshot:
             wrong = verify_folder(snapshot, archive_of(data), batches)
@@ -60,7 +61,7 @@ def verify(
     if batches.problem:
         say(f"{title_of(files, data)}: {batches.problem}", err=True)
         raise SystemExit(1)
-    goes_on = f", which go on from {head}" if head else ""
+    goes_on = f", which continue from {head}" if head else ""
     click.echo(f"ledger verify: ok ({plural(batches.count, 'batch', 'batches')}{goes_on})")
     if print_head:
         click.echo(f"{batches.digest or GENESIS}@{batches.seq}")
@@ -89,10 +90,15 @@ class _Seen:
             return ""
         digest, seq = self._wanted
         if not self._met:
-            return f"batch {seq}, whose digest was {digest}, is not in it; it ends at {self.seq}"
+            return (
+                f"batch {seq}, whose digest was {digest}, is not in the ledger, which ends at "
+                f"{self.seq}"
+            )
         if self._met.startswith(digest):
             return ""
-        return f"batch {seq} has the digest {self._met}, not {digest}: this is another history"
+        return (
+            f"batch {seq} has the digest {self._met}, not {digest}: the ledger has another history"
+        )
 
 
 def _head_of(text: str) -> tuple[str, int] | None:
@@ -102,7 +108,7 @@ def _head_of(text: str) -> tuple[str, int] | None:
     is_digest = DIGEST_CHARS_MIN <= len(digest) <= 64 and set(digest) <= set("0123456789abcdef")
     if not at or not is_digest or not (seq.isascii() and seq.isdigit() and len(seq) < 16):
         raise click.BadParameter(
-            f"{text[:100]!r} is no head; write DIGEST@SEQ as `ledger verify` prints it",
+            f"{text[:100]!r} is not a head; use DIGEST@SEQ as `ledger verify` prints it",
             param_hint="--head",
         )
     return digest, int(seq)

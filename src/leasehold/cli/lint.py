@@ -36,25 +36,25 @@ WHERE = ("up", "cluster")
     type=click.Choice(WHERE),
     default=WHERE[0],
     show_default=True,
-    help="What would run it: `leasehold up` refuses what processes cannot honour.",
+    help="What would run the objects: `leasehold up` rejects fields that processes cannot support.",
 )
 @click.option(
     "-n",
     "--namespace",
     default="default",
     show_default=True,
-    help="The namespace of objects that name none.",
+    help="The namespace of objects that do not name one.",
 )
 @click.option(
     "--config",
     "config_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The server's configuration: its limits apply.",
+    help="The configuration of the server, whose limits apply.",
 )
 def command(files: tuple[str, ...], where: str, namespace: str, config_file: Path | None) -> None:
     """Validate manifests without a server; exit 1 with every mistake, its path and a remedy.
 
-    What submit would refuse is refused here, and nothing else.
+    The command rejects exactly what submit would reject.
     """
     judge = _judge(where, config_file)
     report = lint(files, judge, namespace)
@@ -180,7 +180,7 @@ def _namespace_problems(each: Written) -> list[Problem]:
 
 def _core_version(value: object) -> str:
     if value != "v1":
-        raise readers.WrongValue("write v1")
+        raise readers.WrongValue("use v1")
     return "v1"
 
 
@@ -191,7 +191,7 @@ def _named_twice(each: Written, seen: dict[tuple[str, str, str], Written]) -> li
     if first is each:
         return []
     where = f"{first.file}:{first.document.line}"
-    remedy = f"the same object stands at {where}; keep one or rename it"
+    remedy = f"the same object is at {where}; remove or rename one of them"
     return [Problem(path="metadata.name", value=shown(each.identity[2]), remedy=remedy)]
 
 

@@ -53,7 +53,7 @@ def verify(resolution: str, name: str | None, context: str, kubeconfig: str) -> 
 def _in_file(file: Path, name: str | None) -> list[Wire]:
     found = list(_resolutions(file, name))
     if not found:
-        raise click.ClickException(f"{file}: no Resolution {name or ''} in it".replace("  ", " "))
+        raise click.ClickException(f"{file} has no Resolution {name or ''}".replace("  ", " "))
     return found
 
 

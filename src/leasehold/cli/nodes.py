@@ -26,8 +26,13 @@ _DEAD: Wire = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExec
 
 @click.command("fence")
 @click.argument("node")
-@click.option("--force", is_flag=True, help="Nobody answers there, and you know it is dead.")
-@click.option("--undo", is_flag=True, help="It is well again, and may be used.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Fence the node although its agent does not answer, because you "
+    "know that the node is down.",
+)
+@click.option("--undo", is_flag=True, help="Put the node back into service.")
 @click.option(
     "--wait",
     "patience",
@@ -35,45 +40,56 @@ _DEAD: Wire = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExec
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for its agent.",
+    help="How long to wait for the agent of the node.",
 )
 @with_session(namespaced=False)
 def fence(session: Session, node: str, *, force: bool, undo: bool, patience: float) -> None:
-    """Declare a node dead: its processes are ended, its leases close, its spares take over."""
+    """Declare a node dead: stop its processes, close its leases, and replace its pods by spares."""
     if undo:
         after = _changed(session, node, lambda found: _without(found))
         said = f"node {node} is in service again"
     elif force:
         after = _changed(session, node, lambda found: _with_taint(found))
-        said = f"node {node} is fenced on your word; whatever may still run there is yours to end"
+        said = (
+            f"node {node} is fenced, although its agent did not confirm it; make sure that "
+            "nothing runs there any more"
+        )
     else:
         _changed(session, node, lambda _: {"metadata": {"annotations": {FENCE: "asked"}}})
         after = _await_fence(session, node, patience)
-        said = f"node {node} is fenced: no process of leasehold's runs there any more"
+        said = f"node {node} is fenced: no process of leasehold runs there any more"
     session.show(after, lambda _found, _wide: [said])
 
 
 @click.command("drain")
 @click.argument("node")
-@click.option("--undo", is_flag=True, help="It takes work again; who was not told to leave stays.")
+@click.option(
+    "--undo",
+    is_flag=True,
+    help="Cancel the drain: the node accepts work again, and pods that were "
+    "not yet told to leave stay.",
+)
 @click.option(
     "--wait",
     "patience",
     type=click.FloatRange(min=0.0),
     default=None,
     metavar="SECONDS",
-    help="How long to wait until it is empty.  [default: for ever]",
+    help="How long to wait until the node is empty.  [default: forever]",
 )
 @with_session(namespaced=False)
 def drain(session: Session, node: str, *, undo: bool, patience: float | None) -> None:
-    """Empty a node without loss: no new work; pods move to their spares, runs with a checkpoint
-    are requeued, and what can do neither is waited for."""
+    """Empty a node without losing work. The node gets no new work, pods move to their spares, and
+    runs with a checkpoint are requeued. The command waits for all other runs to end."""
     if undo:
         after = _changed(session, node, lambda _: _undrained())
         is_dead = any(taint.get("key") == OUT_OF_SERVICE for taint in _taints(after))
-        said = f"node {node} takes work again"
+        said = f"node {node} accepts work again"
         if is_dead:
-            said = f"node {node} is drained no more, but fenced: `leasehold fence {node} --undo`"
+            said = (
+                f"the drain of node {node} has ended, but the node is fenced; to use it, run "
+                f"`leasehold fence {node} --undo`"
+            )
         session.show(after, lambda _found, _wide: [said])
         return
     _found(session, node)
@@ -100,7 +116,7 @@ def _await_empty(session: Session, node: str, patience: float | None) -> None:
         items = rows(answer)
         draining = part(answer, "draining") is True
         if begun and not draining:
-            raise Failure(f"node {node} is not drained any more: somebody has undone it")
+            raise Failure(f"the drain of node {node} was cancelled by another client")
         begun = begun or draining
         for item in items if begun else ():
             line = _line(item)
@@ -113,10 +129,13 @@ def _await_empty(session: Session, node: str, patience: float | None) -> None:
             assert patience is not None, "there is a deadline"
             busy = ", ".join(sorted({cell(item, "run") for item in items}))
             raise Failure(
-                f"node {node} still runs {busy} after {patience:g} s; it takes no new work, and "
-                "is emptied as soon as that is possible"
+                f"node {node} still runs {busy} after {patience:g} s; the node gets no new work, "
+                "and the drain continues"
                 if items
-                else f"nobody has begun to empty node {node} within {patience:g} s"
+                else (
+                    f"the controller has not started to drain node {node} within {patience:g} "
+                    "s; is it running?"
+                )
             )
         time.sleep(PAUSE_S)
 
@@ -148,8 +167,8 @@ def _await_fence(session: Session, node: str, patience: float) -> Wire:
             return found
         if time.monotonic() > deadline:
             raise Failure(
-                f"no agent of node {node} answered within {patience:g} s: its processes may still "
-                "run; if you know that they do not (the machine is off), say so with --force"
+                f"no agent of node {node} answered within {patience:g} s: its processes may "
+                "still run; if you know that they do not (the machine is off), use --force"
             )
         time.sleep(PAUSE_S)
 
@@ -176,7 +195,7 @@ def _changed(session: Session, node: str, change: Callable[[Wire], Wire]) -> Wir
         except Failure as failure:
             if failure.status != 409:
                 raise
-    raise Failure(f"node {node} is being changed by others all the time; try again")
+    raise Failure(f"other clients keep changing node {node}; try again")
 
 
 def _with_taint(found: Wire) -> Wire:

@@ -29,10 +29,10 @@ from leasehold.shell.ledger.commit import Ledger
 @click.argument("backup", type=click.Path(dir_okay=False, path_type=Path), metavar="FROM.tar")
 @data_option
 def command(backup: Path, data: DataFolder) -> None:
-    """Make a data folder from a backup; it must be empty or not there.
+    """Restore a backup into a data folder, which must be empty or missing.
 
-    The ledger begins a new generation: whoever still works with an older copy can commit nothing
-    into this one. Jobs that ran when the backup was taken are looked for when the server starts.
+    The ledger starts a new generation, so that a server with an older copy cannot commit to this
+    one. When the server starts, it looks for jobs that ran when the backup was taken.
     """
     try:
         check_empty(data.root)
@@ -44,12 +44,15 @@ def command(backup: Path, data: DataFolder) -> None:
     except (BadBackup, BadFolder) as bad:
         raise click.ClickException(str(bad)) from None
     except OSError as error:
-        said = f"{error.filename or data.root}: {error.strerror}; check rights and space"
+        said = f"{error.filename or data.root}: {error.strerror}; check permissions and free space"
         raise click.ClickException(said) from None
     named = read_config(data, None).policy.archive
     if named and Path(named) != data.archive:
-        click.echo(f"its configuration names the archive {named}: move {data.archive} there first")
-    click.echo(f"restore: ok; start it with `leasehold up --data {data.root}`")
+        click.echo(
+            f"the configuration in the backup names the archive {named}; move "
+            f"{data.archive} there before you start leasehold"
+        )
+    click.echo(f"restore: ok; start leasehold with `leasehold up --data {data.root}`")
 
 
 def _fill(backup: Path, data: DataFolder) -> None:
@@ -62,7 +65,9 @@ def _fill(backup: Path, data: DataFolder) -> None:
         with snapshot_of(data) as snapshot:
             wrong = verify_folder(snapshot, Archive(data.archive))
         if wrong is not None:
-            raise BadBackup(backup, f"its ledger does not verify: {wrong}", "use another backup")
+            raise BadBackup(
+                backup, f"the ledger in the backup does not verify: {wrong}", "use another backup"
+            )
     except BaseException:
         for each in data.root.iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()

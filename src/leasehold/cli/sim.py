@@ -27,25 +27,33 @@ DEFECT = 3
 
 
 @click.group("sim", invoke_without_command=True)
-@click.option("--seed", type=int, help="Play this seed and print its trace.")
-@click.option("--seeds", metavar="A..B", help="Play these seeds and print what came of them.")
-@click.option("--fresh", metavar="TEXT", help="Play seeds that are drawn from a text, too.")
-@click.option("--plan", type=click.Path(dir_okay=False, path_type=Path), help="Play a plan's file.")
+@click.option("--seed", type=int, help="Run this seed and print its trace.")
+@click.option("--seeds", metavar="A..B", help="Run these seeds and print the results.")
+@click.option("--fresh", metavar="TEXT", help="Also run seeds that are derived from this text.")
 @click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="One kind of trouble, instead of a mix."
+    "--plan", type=click.Path(dir_okay=False, path_type=Path), help="Run the plan in this file."
 )
-@click.option("--workers", type=click.IntRange(1), default=1, help="Processors to use.")
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="Simulate only this kind of fault, instead of a mix.",
+)
+@click.option("--workers", type=click.IntRange(1), default=1, help="Number of processors to use.")
 @click.option("--digest", is_flag=True, help="Print each seed with the digest of its history.")
-@click.option("--twice", is_flag=True, help="Play each seed twice; both must be the same.")
-@click.option("--marks", is_flag=True, help="Fail when something rare was never reached.")
+@click.option("--twice", is_flag=True, help="Run each seed twice; both runs must be identical.")
+@click.option("--marks", is_flag=True, help="Fail if a rare event never happened.")
 @click.option("--first", is_flag=True, help="Stop at the first seed that fails.")
-@click.option("--shrink", is_flag=True, help="With --seed: make what fails smaller, into a file.")
+@click.option(
+    "--shrink",
+    is_flag=True,
+    help="With --seed: make a smaller failing plan, and write it to a file.",
+)
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build/faults"),
     show_default=True,
-    help="Where plans that failed are left.",
+    help="Folder for plans that failed.",
 )
 @click.pass_context
 def command(context: click.Context, /, **asked: object) -> None:
@@ -66,23 +74,25 @@ command.add_command(replay)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave objects.jsonl and ledger.jsonl there (in a folder per file, if there are several).",
+    help="Write objects.jsonl and ledger.jsonl to this folder (for several files, to one folder "
+    "in it per file).",
 )
 @click.option(
     "--show",
     type=click.Choice(SHOWS),
     multiple=True,
-    help="What to print when the story is over.",
+    help="What to print at the end of the scenario.",
 )
 @click.option(
     "--store",
     type=click.Choice(STORES),
     default=STORES[0],
     show_default=True,
-    help="Where objects are kept; sqlite: in store.sqlite of --out, or of a temporary folder; "
-    "kube: on an API server that has the definitions of `leasehold crds`, and nothing else.",
+    help="Where to store objects. sqlite: in store.sqlite of --out, or of a temporary folder. "
+    "kube: on an API server that has the definitions of `leasehold crds`, and no other "
+    "objects.",
 )
-@click.option("--quiet", is_flag=True, help="Print only what did not hold.")
+@click.option("--quiet", is_flag=True, help="Print only expectations that did not hold.")
 @kube_options
 def scenario(
     files: tuple[str, ...],
@@ -93,7 +103,7 @@ def scenario(
     kubeconfig: str,
     context: str,
 ) -> None:
-    """Play scenario files and check every expectation in them."""
+    """Run scenario files and check every expectation in them."""
     worst = max(
         _play(
             file,
@@ -121,7 +131,9 @@ def _play(
     try:
         if troubled is not None:
             if out is not None or show or store != STORES[0]:
-                click.echo(f"{file}: has trouble; leave out --out, --show and --store", err=True)
+                click.echo(
+                    f"{file} simulates faults; leave out --out, --show and --store", err=True
+                )
                 return 2
             return sim_faults.play_scenario(file, troubled, quiet=quiet)
         outcome = run_scenario(
@@ -142,7 +154,7 @@ def _play(
         return 2
     except Exception as error:  # the only place where a defect is shown to a user
         said = " ".join(str(error).split()) or type(error).__name__
-        click.echo(f"{file}: a defect in leasehold ({type(error).__name__}): {said}", err=True)
+        click.echo(f"{file}: defect in leasehold ({type(error).__name__}): {said}", err=True)
         return DEFECT
     if quiet:
         for problem in outcome.problems:

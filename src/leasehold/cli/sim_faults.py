@@ -48,7 +48,7 @@ def run(asked: SimOptions) -> int:
         return _one(asked, asked.seed)
     if asked.seeds or asked.fresh:
         return _many(asked)
-    raise click.UsageError("say what to simulate: --seed N, --seeds A..B, --plan FILE or scenario")
+    raise click.UsageError("name what to simulate: --seed N, --seeds A..B, --plan FILE or scenario")
 
 
 def _one(asked: SimOptions, seed: int) -> int:
@@ -122,7 +122,9 @@ def _many(asked: SimOptions) -> int:
         if outcome.problems:
             file = _keep(asked.keep, draw_plan(outcome.seed, profile=profile), str(outcome.seed))
             click.echo(_verdict(outcome))
-            again = f"again: leasehold sim --seed {outcome.seed}; smaller: with --shrink"
+            again = (
+                f"to repeat: leasehold sim --seed {outcome.seed}; for a smaller plan add --shrink"
+            )
             click.echo(f"{again}; its plan: {file}")
 
     tally = run_seeds(
@@ -155,9 +157,9 @@ def _range(text: str) -> list[int]:
         first = int(low)
         last = int(high) if dots else first
     except ValueError:
-        raise click.UsageError(f"--seeds {text}: write two whole numbers, such as 0..999") from None
+        raise click.UsageError(f"--seeds {text}: use two whole numbers, such as 0..999") from None
     if last < first:
-        raise click.UsageError(f"--seeds {text}: write the smaller number first")
+        raise click.UsageError(f"--seeds {text}: use the smaller number first")
     return list(range(first, last + 1))
 
 
@@ -192,4 +194,4 @@ def _read_plan(file: Path) -> "FaultPlan":
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"{file} is no plan: {error}") from None
+        raise click.UsageError(f"{file} is not a plan: {error}") from None

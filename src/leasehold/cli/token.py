@@ -23,22 +23,31 @@ ROLES = [str(role) for role in CallerRole]
 
 @click.group("token")
 def command() -> None:
-    """Make, list and revoke the tokens of an embedded control plane."""
+    """Create, list and revoke the tokens of an embedded control plane."""
 
 
 @command.command("create")
 @server_data_option
-@click.option("--user", required=True, help="Who it is for; audit and `whoami` say this name.")
+@click.option("--user", required=True, help="Name of the user, as shown in audits and by `whoami`.")
 @click.option("--role", type=click.Choice(ROLES), default="user", show_default=True)
-@click.option("--namespace", "-n", "namespaces", multiple=True, help="Globs; may be repeated.")
-@click.option("--spend", multiple=True, help="Owners it may name in Runs, as globs.")
-@click.option("--fund", multiple=True, help="Owners whose Budgets it may create and raise.")
-@click.option("--lend", multiple=True, help="Owners whose lending it may change.")
-@click.option("--expires", help="A span such as 12h or 90d; without it, never.")
+@click.option(
+    "--namespace",
+    "-n",
+    "namespaces",
+    multiple=True,
+    help="Namespaces that the user may see, as patterns; may be repeated.",
+)
+@click.option("--spend", multiple=True, help="Owners that the user may name in Runs, as patterns.")
+@click.option("--fund", multiple=True, help="Owners whose Budgets the user may create and raise.")
+@click.option("--lend", multiple=True, help="Owners whose lending the user may change.")
+@click.option(
+    "--expires", help="When the token expires: a duration such as 12h or 90d.  [default: never]"
+)
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a kubeconfig with it there (0600) instead of printing the token.",
+    help="Write a kubeconfig with the token to this file (mode 0600) instead of printing the "
+    "token.",
 )
 def create(
     data: DataFolder,
@@ -52,18 +61,20 @@ def create(
     expires: str | None,
     kubeconfig: Path | None,
 ) -> None:
-    """Make a token; for example --user ann --namespace vision --spend 'org:ai:*'."""
+    """Create a token; for example --user ann --namespace vision --spend 'org:ai:*'."""
     for option, globs in (("--spend", spend), ("--fund", fund), ("--lend", lend)):
         for glob in globs:
             if not is_owner_glob(glob):
                 raise click.BadParameter(f"{glob!r}: {GLOB_REMEDY}", param_hint=option)
     if role in ("user", "viewer") and not namespaces:
-        raise click.UsageError(f"a {role} sees nothing without --namespace; name at least one")
+        raise click.UsageError(
+            f"a {role} can see nothing without --namespace; name at least one namespace"
+        )
     until = None
     if expires is not None:
         span = parse_span(expires)
         if not span:
-            raise click.BadParameter("write a span such as 12h or 90d", param_hint="--expires")
+            raise click.BadParameter("use a duration such as 12h or 90d", param_hint="--expires")
         until = time.time_ns() // 1_000_000 + span
     caller = Caller(
         user=user,
@@ -78,7 +89,7 @@ def create(
         cluster = read_back(data.kubeconfig)
         if cluster is None:
             raise click.ClickException(
-                f"{data.kubeconfig} is not there yet: start `leasehold up` once, then try again"
+                f"{data.kubeconfig} does not exist yet: start `leasehold up` once, then try again"
             )
     token = _tokens(data).create(caller, expires=until)
     if kubeconfig is None or cluster is None:
@@ -94,7 +105,7 @@ def create(
 @command.command("list")
 @server_data_option
 def list_tokens(data: DataFolder) -> None:
-    """Who has a token, and what it may do."""
+    """List tokens, and what each token may do."""
     head = ("USER", "ROLE", "NAMESPACES", "SPEND", "FUND", "LEND", "EXPIRES")
     rows = []
     for record in _tokens(data).list():
@@ -116,7 +127,7 @@ def list_tokens(data: DataFolder) -> None:
 @server_data_option
 @click.option("--user", required=True)
 def revoke(data: DataFolder, user: str) -> None:
-    """End every token of a user, at once."""
+    """Revoke every token of a user, immediately."""
     revoked = _tokens(data).revoke(user)
     if not revoked:
         raise click.ClickException(f"{user} has no token; see leasehold token list")

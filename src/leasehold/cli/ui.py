@@ -12,16 +12,18 @@ CODE = "/ui/code"
 
 
 @click.command("ui")
-@click.option("--here", is_flag=True, help="Serve it on this machine, for a server without one.")
+@click.option(
+    "--here", is_flag=True, help="Serve the dashboard on this machine, for a server that has none."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one",
-              help="Where to serve it here.")  # fmt: skip
+              help="The port on this machine.")  # fmt: skip
 @with_session(forms=("table", "json"), namespaced=False)
 def command(session: Session, *, here: bool, port: int) -> None:
     """Print a link to the dashboard; it works once, within a quarter of an hour.
 
-    What its visitor may see and for how long is what the token in your kubeconfig may see, until
-    that ends. With --here the pages are served on this machine's loopback until Ctrl-C, and ask
-    the server with your own credentials.
+    The link has the rights of the token in your kubeconfig, until that token expires. With --here,
+    the command serves the pages on this machine's loopback address until Ctrl-C, and uses your own
+    credentials.
     """
     if here:
         from leasehold.cli.ui_here import serve_here  # a web server, which a link does not need

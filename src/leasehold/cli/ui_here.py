@@ -192,7 +192,7 @@ async def _serve(server: Server, listener: socket.socket) -> None:
     # servers on this machine cannot receive ours.
     host = f"leasehold-{secrets.token_hex(6)}.localhost"
     click.echo(f"http://{host}:{listener.getsockname()[1]}/ui/sign-in?code={code}")
-    click.echo(f"shows {server.context.server} as {server.context.user}; Ctrl-C ends it")
+    click.echo(f"shows {server.context.server} as user {server.context.user}; press Ctrl-C to stop")
     try:
         await _Ending(config, far.news).serve(sockets=[listener])
     finally:

@@ -55,7 +55,7 @@ class GpuCount(click.ParamType["int | None"]):
             return None
         text = str(value)
         if not text.isdecimal() or not 1 <= int(text) <= NODE_GPUS_MAX:
-            self.fail(f"write auto, or a number from 1 to {NODE_GPUS_MAX}", param, ctx)
+            self.fail(f"use auto, or a number from 1 to {NODE_GPUS_MAX}", param, ctx)
         return int(text)
 
 
@@ -67,30 +67,31 @@ class GpuCount(click.ParamType["int | None"]):
     type=GpuCount(),
     default="auto",
     show_default=True,
-    help="GPUs of this machine; a number makes virtual slots.",
+    help="GPUs of this machine: auto, or a number of virtual slots.",
 )
-@click.option("--flavor", help="The GPU type.  [default: the product's name, or `virtual`]")
+@click.option("--flavor", help="The GPU type.  [default: the name of the product, or `virtual`]")
 @click.option(
     "--fleet",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Several virtual nodes on this machine, in rows.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=PORT,
     show_default=True,
-    help="0 takes a free one.",
+    help="The port; 0 chooses a free port.",
 )
 @click.option(
     "--work",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where jobs start, by namespace.  [default: beside the data]",
+    help="Folder in which jobs start, with one folder per namespace.  [default: next to the "
+    "data folder]",
 )
 @click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
-@click.option("--quiet", is_flag=True, help="Do not say how to use it.")
-@click.option("--end-jobs", is_flag=True, help="At the end, end the jobs as well.")
+@click.option("--quiet", is_flag=True, help="Do not print usage hints at start.")
+@click.option("--end-jobs", is_flag=True, help="Also stop the jobs when leasehold stops.")
 def command(
     data: DataFolder,
     config_file: Path | None,
@@ -105,11 +106,11 @@ def command(
     quiet: bool,
     end_jobs: bool,
 ) -> None:
-    """Start a control plane here: store, REST server, controller and node agent."""
+    """Start a control plane on this machine: store, REST server, controller and node agent."""
     _open_standard()
     configure(log_level)
     if not host:
-        raise click.UsageError("--host is empty, which would be all addresses; write one")
+        raise click.UsageError("--host is empty, which would mean all addresses; name one address")
     try:
         data.prepare()
         os.umask(0o077)  # the data folder is closed already; files moved out of it stay private
@@ -133,7 +134,9 @@ def command(
         raise click.ClickException(str(damaged)) from error
     except OSError as error:
         place = error.filename or data.root
-        raise click.ClickException(f"{place}: {error.strerror}; check rights and space") from None
+        raise click.ClickException(
+            f"{place}: {error.strerror}; check permissions and free space"
+        ) from None
 
 
 def _open_standard() -> None:
@@ -150,7 +153,9 @@ def _open_standard() -> None:
 def _nodes(gpus: int | None, flavor: str | None, fleet: Path | None) -> list[LocalNode]:
     if fleet is not None:
         if gpus is not None or flavor is not None:
-            raise click.UsageError("a fleet file says its GPUs itself; leave --gpus and --flavor")
+            raise click.UsageError(
+                "a fleet file already names its GPUs; leave out --gpus and --flavor"
+            )
         return [
             LocalNode(
                 name=name,
@@ -165,8 +170,8 @@ def _nodes(gpus: int | None, flavor: str | None, fleet: Path | None) -> list[Loc
     devices = tuple(discover()) if gpus is None else ()
     if gpus is None and not devices:
         raise click.UsageError(
-            "no NVIDIA GPU was found here; --gpus N makes N virtual slots, on which jobs run "
-            "without a GPU"
+            "no NVIDIA GPU was found on this machine; with --gpus N, leasehold uses N virtual "
+            "slots, and jobs run without a GPU"
         )
     return [
         LocalNode(
@@ -272,21 +277,22 @@ def _greeting(settings: UpSettings, embedded: Embedded, *, end_jobs: bool) -> li
         f"{plural(len(nodes), 'node')}, pid {os.getpid()}",
         f"  {embedded.users.trust}",
         f"  export KUBECONFIG={settings.folder.kubeconfig}",
-        "  kubectl get nodes          what there is",
-        "  kubectl runs list -A       what runs, how wide, who pays",
+        "  kubectl get nodes          list the nodes",
+        "  kubectl runs list -A       list runs, GPUs and payers",
         "  kubectl runs submit -f …   docs/user-guide/quickstart.md has a first Run",
         f"  {embedded.reception.sign_in_link()}",
-        "                             the dashboard; it works once, leasehold ui prints more",
-        "Ctrl-C stops it and ends its jobs."
+        "                             the dashboard; this link works once, `leasehold ui` "
+        "prints another",
+        "Ctrl-C stops leasehold and its jobs."
         if end_jobs
-        else "Ctrl-C stops it; jobs go on and are adopted by the next start.",
+        else "Ctrl-C stops leasehold; jobs continue, and the next start adopts them.",
     ]
 
 
 def _farewell(running: int) -> str:
     if not running:
         return "stopped"
-    goes_on = "1 job goes on" if running == 1 else f"{running} jobs go on"
+    goes_on = "1 job is still running" if running == 1 else f"{running} jobs are still running"
     return (
         f"stopped; {goes_on}, and the next `leasehold up` adopts {'it' if running == 1 else 'them'}"
     )

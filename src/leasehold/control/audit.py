@@ -29,7 +29,7 @@ def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
         elif leases and sum(lease.gpus for lease in leases) != pod.gpus:
             found.append(f"pod {pod.key} has {pod.gpus} GPUs, its leases say otherwise")
         elif leases and not pod.placed:
-            found.append(f"pod {pod.key} is still to be bound to {pod.node}")
+            found.append(f"pod {pod.key} is not bound to {pod.node} yet")
         elif leases and any(lease.node != pod.node for lease in leases):
             found.append(f"pod {pod.key} is on {pod.node}, its leases say otherwise")
     return found
@@ -49,7 +49,7 @@ def _leases_without_pods(world: World, pods: list[Pod], now: Instant) -> list[st
             continue
         pod = there.get(f"{lease.namespace}/{lease.pod}")
         if pod is None:
-            found.append(f"lease {name} is open, but there is no pod {lease.namespace}/{lease.pod}")
+            found.append(f"lease {name} is open, but it has no pod {lease.namespace}/{lease.pod}")
         elif (
             pod.has_ended
             and not _is_pausing(world, pod, now)

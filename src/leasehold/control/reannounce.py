@@ -12,7 +12,10 @@ from leasehold.control.reservations import cancel_reservation, present
 from leasehold.control.turn import Turn
 from leasehold.core.ledger import lottery
 
-WHY = "it was announced under another lottery key, and is announced anew: no draw could be proved"
+WHY = (
+    "the announcement was made with another lottery key, so its draw could not be proved; it is "
+    "announced again"
+)
 
 
 def announce_anew(turn: Turn) -> None:

@@ -19,12 +19,13 @@ def why_put_aside(world: World, uid: Uid) -> Refused:
     """Return the refusal shown for a run about which nothing is decided any more."""
     if uid in world.steps.over:
         remedy = (
-            f"{TooManySteps(world.steps.most)}; it is left alone, and tried again when it is "
-            "edited, and by itself after a pause that grows from a minute to an hour"
+            f"{TooManySteps(world.steps.most)}; the run is skipped, and tried again after an "
+            "edit, or after a pause that grows from a minute to an hour"
         )
     else:
         remedy = (
-            "a decision about this run failed; it is left alone until it is edited or the "
-            "controller is restarted. Please report it"
+            "a decision about this run failed because of a defect in leasehold; the run is "
+            "skipped until it is edited or the controller is restarted. Please report this "
+            "defect"
         )
     return Refused(reason=Refusal.QUARANTINED, remedy=remedy)

@@ -42,7 +42,7 @@ def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
         remedy = (
             f"hold must be at most take * (1 - drift) / (1 + drift) = {format_span(margins.take)} *"
             f" 0.{100 - DRIFT_PERCENT} / 1.{DRIFT_PERCENT} = {format_span(margins.hold_max)}; "
-            "write at most that"
+            "use at most that"
         )
         found.append(("hold", margins.hold, remedy))
     ordered = (
@@ -51,9 +51,9 @@ def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
     )
     for low, below, high, above in ordered:
         if below >= above:
-            found.append((low, below, f"write less than tenure.{high}, {format_span(above)}"))
+            found.append((low, below, f"use less than tenure.{high}, {format_span(above)}"))
     if margins.stall < margins.take:
-        remedy = f"a decision may take some seconds; write tenure.take, {format_span(margins.take)}"
+        remedy = f"a decision can take some seconds; use tenure.take, {format_span(margins.take)}"
         found.append(("stall", margins.stall, f"{remedy}, or more"))
     spent = margins.renew + margins.timeout
     if margins.renew < margins.soft_stop <= spent:

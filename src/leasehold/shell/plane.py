@@ -158,7 +158,7 @@ class Plane(LoopObserver):
         self._log.alert(words)
 
     def untried(self, run: Run, why: str) -> None:
-        told = f"its template could not be tried before it was considered: {why}"
+        told = f"the API server could not check its pod template yet: {why}"
         self.teller.tell(
             Occurrence(
                 kind="Run",
@@ -229,7 +229,7 @@ class Plane(LoopObserver):
             await self.controller.lead(epoch)
         except Deposed:
             self.teller.forget()
-            self._on_deposed("somebody else moved the ledger's head")
+            self._on_deposed("another process moved the ledger's head")
 
     async def _sweep_ended_pods(self) -> None:
         await sweep_ended_pods(
@@ -264,7 +264,7 @@ class Plane(LoopObserver):
         self.metrics.note_alert()
         _log.error("contained", about=about.words, message=why, exc_info=error)
         if about.kind != "Task":
-            told = f"{why}; it is left alone, and everything else goes on"
+            told = f"{why}; leasehold skips this object, and continues with all others"
             story = Occurrence(
                 kind=about.kind,
                 namespace=about.namespace,

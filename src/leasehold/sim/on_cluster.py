@@ -250,13 +250,21 @@ class ClusterStore:
             try:
                 listing = self.wait_for(self._inner.list(kind))
             except NotFound:
-                why, remedy = f"it does not know what a {kind} is", "`leasehold crds` makes it so"
+                why, remedy = (
+                    f"the API server has no {kind} kind",
+                    "apply the output of `leasehold crds`",
+                )
                 raise BadCluster(self._server(), why, remedy) from None
             except StoreError as error:
-                raise BadCluster(self._server(), str(error), "is it up, and may you?") from None
+                raise BadCluster(
+                    self._server(), str(error), "check that it runs and that you have access"
+                ) from None
             if listing.items:
                 name = text_at(part(listing.items[0], "metadata"), "name")
-                why, remedy = f"has a {kind} already ({name})", "name a cluster that has nothing"
+                why, remedy = (
+                    f"already has a {kind} ({name})",
+                    "name a cluster without leasehold objects",
+                )
                 raise BadCluster(self._server(), why, remedy)
         made = {"metadata": {"name": PRIORITY}, "value": 1, "preemptionPolicy": "Never"}
         with suppress(AlreadyExists):

@@ -103,7 +103,7 @@ class Pages:
             response = self._said(request, refused)
         except Exception:
             _log.exception("page failed", method=request.method)
-            response = self._said(request, NotShown(500, "an error of the server's own"))
+            response = self._said(request, NotShown(500, "an internal error of the server"))
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("cache-control", "no-store")
@@ -126,7 +126,7 @@ class Pages:
         if other is not None:
             return await other(request, look, whose)
         if request.method not in ("GET", "HEAD"):
-            raise NotShown(405, "pages are only ever read")
+            raise NotShown(405, "pages can only be read")
         return await self._page(request, look, whose)
 
     async def _page(self, request: Request, look: PageView, whose: str) -> Response:
@@ -169,7 +169,7 @@ class Pages:
     def _new_code(self, request: Request, door: LinkAuthentication) -> Response:
         """Return a code that signs a browser in with the rights of the caller's bearer token."""
         if request.method != "POST":
-            raise NotShown(405, "a code is asked for with POST and a bearer token")
+            raise NotShown(405, "a sign-in code needs a POST request with a bearer token")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         digest = door.digest_of(token.strip()) if scheme.lower() == "bearer" else None
         if digest is None:
@@ -183,7 +183,7 @@ class Pages:
             raise NotShown(401, "you are not signed in")
         cookie = door.sessions.redeem(code)
         if cookie is None:
-            raise NotShown(403, "this link was used already, or it is too old")
+            raise NotShown(403, "this link was already used, or has expired")
         text = self._templates.get_template("welcome.html").render(title="Signed in", here=None)
         # This page navigates on by itself, from our own site. After a redirect that follows a click
         # elsewhere, a browser would not send a SameSite=Strict cookie.
@@ -195,7 +195,7 @@ class Pages:
 
     async def _sign_out(self, request: Request, _look: PageView, _whose: str) -> Response:
         if self._links is None:
-            raise NotShown(404, "whoever signed you in signs you out")
+            raise NotShown(404, "sign out at the proxy that signed you in")
         self._links.sessions.end(request.cookies.get(COOKIE, ""))
         response = RedirectResponse(f"{ROOT}/sign-in", 303)
         response.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
@@ -233,7 +233,7 @@ def _place(request: Request) -> tuple[Show, dict[str, str]]:
         path = raw.decode("ascii")
         parts = tuple(_part(each) for each in path.removeprefix(ROOT).strip("/").split("/"))
     except UnicodeDecodeError:
-        raise NotShown(400, "the address is no text") from None
+        raise NotShown(400, "the address is not UTF-8") from None
     for wanted, show in PAGES.items():
         names = _matched(wanted, parts)
         if names is not None:

@@ -38,7 +38,7 @@ class LinkAuthentication:
         digest = self.sessions.digest_in(request.cookies.get(COOKIE, ""))
         visitor = None if digest is None else self._visitor_of(digest)
         if digest is None or visitor is None:
-            raise NotShown(401, "you are not signed in, or your token has ended")
+            raise NotShown(401, "you are not signed in, or your token has expired")
         return digest, visitor
 
     def is_welcome(self, whose: str) -> bool:
@@ -65,17 +65,17 @@ class ProxyAuthentication:
     def visitor(self, request: Request) -> tuple[str, Visitor]:
         users = request.headers.getlist(self._user_header)
         if not users or not users[0].strip():
-            raise NotShown(
-                401, f"the proxy in front does not say who you are ({self._user_header})"
-            )
+            raise NotShown(401, f"the proxy did not send a user name ({self._user_header})")
         if len(users) > 1:
             # The proxy passes on the visitor's header and adds its own: neither can be trusted.
-            raise NotShown(400, f"{self._user_header} is there {len(users)} times; it must be once")
+            raise NotShown(
+                400, f"{self._user_header} was sent {len(users)} times; it must be sent once"
+            )
         named = request.headers.getlist(self._groups_header) if self._groups_header else []
         groups = _groups(named)
         user = users[0].strip()
         if any(len(each) > NAME_CHARS_MAX for each in (user, *groups)) or len(groups) > GROUPS_MAX:
-            raise NotShown(400, "the names that the proxy in front gives are too long")
+            raise NotShown(400, "the user or group names from the proxy are too long")
         whose = hashlib.sha256("\n".join((user, *groups)).encode()).hexdigest()
         found = self._known.pop(whose, None) or self._named(user, groups)
         self._known[whose] = found  # the same visitor is the same object, also as a cache key

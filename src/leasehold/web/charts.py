@@ -141,7 +141,7 @@ def _steps(starts: Sequence[float], heights: Sequence[float]) -> str:
 
 
 def lease_title(lease: LeaseRow) -> str:
-    until = f"to {formats.clock(lease.end)} ({lease.closed})" if lease.end else "and goes on"
+    until = f"to {formats.clock(lease.end)} ({lease.closed})" if lease.end else "and still open"
     begun = f", running since {formats.clock(lease.began)}" if lease.began else ""
     return (
         f"{formats.plural(lease.gpus, 'GPU')} on {lease.node}, {lease.role}, paid by {lease.payer} "

@@ -30,9 +30,11 @@ class Streams:
     def response(self, whose: str, stream: AsyncIterator[str]) -> StreamingResponse:
         """Return the stream; raise `NotShown` if too many are open."""
         if self._of[whose] >= STREAMS_MAX:
-            raise NotShown(429, f"{STREAMS_MAX} pages of yours are live; close some of them")
+            raise NotShown(
+                429, f"{STREAMS_MAX} live pages are open in your name; close some of them"
+            )
         if self._of.total() >= STREAMS_OF_ALL_MAX:
-            raise NotShown(503, "too many pages are live; this one shows what was so when it came")
+            raise NotShown(503, "too many live pages are open; this page does not update")
         return _Counted(self._of, whose, stream)
 
 

@@ -48,7 +48,9 @@ class RateLimit:
         of its questions are waiting."""
         visits = self._of.get(user) or self._new(user)
         if visits.waiting >= WAITING_MAX:
-            raise NotShown(429, f"{WAITING_MAX} questions of yours wait for their answer")
+            raise NotShown(
+                429, f"{WAITING_MAX} of your requests are waiting for an answer; try again later"
+            )
         visits.waiting += 1
         try:
             async with visits.one:

@@ -33,12 +33,12 @@ def explained(plant: Plant, key: str) -> list[str]:
 def test_explanation_of_waiting_run_names_shortage_plan_and_lottery_odds() -> None:
     assert explained(a_crowded_plant(), "z/two") == [
         "z/two: Pending (InsufficientCapacity): fewer than 8 GPUs are free; wait for leases to "
-        "end; planned for 2027-01-15T09:15:00.000Z by cutting others, if it must",
-        "  asked 8 GPUs, short by 8; time may clear it",
+        "end; planned for 2027-01-15T09:15:00.000Z if necessary by preempting other runs",
+        "  requested 8 GPUs, short of 8; waiting may help",
         "  reservation two-2 is Pending, starts 2027-01-15T09:15:00.000Z, needs-cuts, "
         "deficit 8 GPUs",
-        "  8 GPUs are left to the lottery",
-        "  a/one would be drawn with 100 %",
+        "  8 GPUs would be taken by lottery",
+        "  a/one has a chance of 100 % to be drawn",
         "  walked z/z/e Owned: 8",
     ]
 
@@ -51,7 +51,7 @@ def test_explanation_uses_singular_for_one_gpu() -> None:
     plant.wait(0)
     first, second, third, *_ = explained(plant, "z/two")
     assert "no GPU is free;" in first
-    assert second == "  asked 1 GPU, short by 1; time may clear it"
+    assert second == "  requested 1 GPU, short of 1; waiting may help"
     assert third.endswith("deficit 1 GPU")
     assert [plural(count, "GPU") for count in (0, 1, "1", 11)] == [
         "0 GPUs", "1 GPU", "1 GPU", "11 GPUs",
@@ -64,8 +64,8 @@ def test_explanation_of_drawn_run_names_the_draw_and_the_beneficiary() -> None:
     (resolution,) = plant.world.resolutions.values()
     assert resolution.lottery is not None
     assert explained(plant, "a/one") == [
-        "a/one: Failed (RandomPreempt): drawn in a lottery; `explain` shows the draw and whom it "
-        "benefited",
+        "a/one: Failed (RandomPreempt): drawn in a lottery; `explain` shows the draw and which "
+        "run it was for",
         "  walked a/a/e Owned: 8",
         "  cut by two-2-3 at 2027-01-15T09:15:00.000Z: 8 GPUs (RandomPreempt) for z/two",
         f"    the lottery had t:a with 1 bundles; seed {resolution.lottery.seed}",
@@ -91,7 +91,7 @@ def test_explanation_of_blocked_reservation_gives_reason_instead_of_start() -> N
     )  # fmt: skip
     assert explain(world, run.uid, NOW) == [
         "n/r: Pending (NoEnvelope): add an envelope; its reservation is Blocked",
-        "  asked 4 GPUs, short by 3; it needs somebody to act",
+        "  requested 4 GPUs, short of 3; it cannot start without a change",
         "  reservation r-1 is Blocked: add an envelope",
     ]
 

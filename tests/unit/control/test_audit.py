@@ -30,8 +30,8 @@ def test_audit_of_a_world_at_rest_finds_nothing() -> None:
 
 # the pods instead of the one that the lease requires, and what the audit reports
 DISAGREEMENTS: list[tuple[Callable[[Pod], list[Pod]], str]] = [
-    (lambda _: [], "there is no pod"),
-    (lambda pod: [replace(pod, phase=PodPhase.ORDERED)], "there is no pod"),
+    (lambda _: [], "it has no pod"),
+    (lambda pod: [replace(pod, phase=PodPhase.ORDERED)], "it has no pod"),
     (lambda pod: [replace(pod, phase=PodPhase.SUCCEEDED)], "has ended"),
     (lambda pod: [replace(pod, gpus=3)], "has 3 GPUs"),
     (lambda pod: [replace(pod, node="n1")], "is on n1"),

@@ -105,7 +105,7 @@ def test_nothing_is_preempted_when_preempting_everything_is_not_enough() -> None
     answer = resolve(world, request, Calendar(), site, now=NOW, seeder=lambda: "00")
     assert isinstance(answer, Refused)
     assert answer.reason is Refusal.CAPACITY
-    assert answer.remedy.startswith("even if everything that may be cut were cut")
+    assert answer.remedy.startswith("the run would not fit even if all runs")
 
 
 def a_sweep(groups: int, *, minimum: int | None = None) -> World:

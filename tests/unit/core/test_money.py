@@ -39,7 +39,10 @@ def test_loan_from_own_debtor_is_refused_as_reciprocal() -> None:
     refused = cover(world, ask, now=NOW)
     assert isinstance(refused, Refused)
     assert refused.reason is Refusal.RECIPROCAL_LOAN
-    assert refused.remedy == "y borrows from x already, and loans both ways are off"
+    assert refused.remedy == (
+        "y borrows from x already, and forbidReciprocalLending does not "
+        "allow loans in both directions"
+    )
 
 
 def test_excess_of_lowered_gpu_hour_cap_is_only_what_the_cap_lacks() -> None:

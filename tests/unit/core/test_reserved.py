@@ -94,8 +94,8 @@ def test_spares_wait_while_their_reserved_node_is_occupied() -> None:
     found = places(world, run)
     assert isinstance(found, Refused)
     assert (found.reason, found.reason.clears_with_time) == (Refusal.CAPACITY, True)
-    assert "8 GPUs of it are for spares" in found.remedy
-    assert "too few of those are free" in found.remedy
+    assert "8 GPUs of this run are for spares" in found.remedy
+    assert "too few GPUs are free there" in found.remedy
     assert never_fits(world, a_wish(world, run)) is None
 
 
@@ -114,5 +114,5 @@ def test_run_waits_while_nodes_that_reach_its_volumes_are_full() -> None:
     found = places(world, with_volumes("n2", "elsewhere"))
     assert isinstance(found, Refused)
     assert (found.reason, found.reason.clears_with_time) == (Refusal.CAPACITY, True)
-    assert "its volumes can be reached from 1 node with" in found.remedy
+    assert "its volumes are reachable from 1 node with" in found.remedy
     assert "where fewer than 8 GPUs are free" in found.remedy

@@ -68,7 +68,7 @@ def test_one_member_too_many_is_refused_with_path_and_number(kind: str, bound: B
     [problem] = check_manifest(filled(kind, bound, bound.most + 1))
     assert problem.path == path
     assert str(bound.most + 1) in problem.value
-    assert problem.remedy == f"write at most {bound.most}"
+    assert problem.remedy == f"use at most {bound.most}"
 
 
 @pytest.mark.parametrize(("kind", "bound"), ROWS, ids=lambda row: getattr(row, "path", row))

@@ -79,7 +79,7 @@ def test_check_of_a_non_object_reports_missing_spec(
 def test_manifest_of_an_internal_kind_is_refused() -> None:
     [problem] = check_manifest({**RUN, "kind": "LedgerHead"})
 
-    assert "users never write them" in problem.remedy
+    assert "only the control plane writes this kind" in problem.remedy
 
 
 SCALARS = (

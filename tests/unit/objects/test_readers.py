@@ -189,6 +189,6 @@ def test_path_quotes_keys_that_are_not_plain(key: object, path: str) -> None:
 
 
 def test_problem_is_shown_on_one_line() -> None:
-    problem = Problem(path="spec.x", value="12", remedy="write a divisor of 32")
+    problem = Problem(path="spec.x", value="12", remedy="use a divisor of 32")
 
-    assert show(problem) == "spec.x: 12: write a divisor of 32"
+    assert show(problem) == "spec.x: 12: use a divisor of 32"

@@ -390,7 +390,7 @@ def test_remedy_names_the_nearest_legal_widths() -> None:
     for desired, choice in wrong.items():
         [problem] = check_run(run(elastic(stepGPUs=16, desiredTotalGPUs=desired)))
 
-        assert problem.remedy.endswith(f"write {choice}")
+        assert problem.remedy.endswith(f"use {choice}")
 
 
 def test_remedy_for_too_many_groups_states_number_and_limit() -> None:
@@ -400,8 +400,7 @@ def test_remedy_for_too_many_groups_states_number_and_limit() -> None:
 
     assert (problem.path, problem.value) == ("spec.locality.groupGPUs", "1")
     assert problem.remedy == (
-        "these are 1000000 groups; a Run has at most 4096; write 245 or more, or submit several "
-        "Runs"
+        "this makes 1000000 groups; a Run has at most 4096; use 245 or more, or submit several Runs"
     )
 
 
@@ -411,8 +410,8 @@ def test_run_with_possibly_too_many_pods_must_state_gpus_per_pod() -> None:
     )
 
     assert problem.remedy == (
-        "without gpusPerPod a pod may have one GPU: these are up to 100000 pods, spares included; "
-        "a Run has at most 16384; write 7 or more, or submit several Runs"
+        "without gpusPerPod a pod may have one GPU: this makes up to 100000 pods, spares "
+        "included; a Run has at most 16384; use 7 or more, or submit several Runs"
     )
 
 

@@ -29,7 +29,8 @@ def jumped(by: Millis) -> Plant:
 def test_clock_jump_raises_one_alert_and_suspends_time_limits(by: Millis) -> None:
     plant = jumped(by)
     assert [each for each in plant.told if each.startswith("alert: the clock jumped")] == [
-        f"alert: the clock jumped by {by} ms; nothing time-driven is done until it agrees again"
+        f"alert: the clock jumped by {by} ms; nothing that depends on the time is done until "
+        "the clock agrees again"
     ]
     assert plant.view("a/limited").phase == "Running"
     assert plant.view("b/other").phase == "Completed"

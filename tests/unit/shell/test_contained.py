@@ -37,7 +37,7 @@ def test_unreadable_run_is_quarantined_and_other_runs_go_on() -> None:
     plant.wait(MINUTE)
     assert plant.views()["b/good"] == ("Running", "Running", 8)
     status = status_of(plant, "Run", "a/bad")
-    assert "cannot be read and is left alone; delete it and submit" in str(status["message"])
+    assert "cannot be read and is skipped; delete the Run and submit" in str(status["message"])
     assert "Quarantined" in str(status["conditions"])
     assert [about.words for about, _ in plant.contained] == ["Run a/bad"]
     # The controller can start again with this Run, and the Run can be deleted.
@@ -60,7 +60,7 @@ def test_quarantine_message_is_written_again_when_overwritten() -> None:
     plant.wait(MINUTE)
     at_once(plant.store.patch_status("Run", "a", "bad", {"phase": "Running"}, version=None))
     plant.wait(MINUTE)
-    assert "it cannot be read" in str(status_of(plant, "Run", "a/bad")["message"])
+    assert "the object cannot be read" in str(status_of(plant, "Run", "a/bad")["message"])
 
 
 def test_unreadable_budget_is_quarantined_and_other_owners_runs_start() -> None:
@@ -132,7 +132,7 @@ def test_pod_refused_by_the_server_is_reported_at_once() -> None:
     plant.wait(5 * SECOND)
     said = [each for each in plant.told if "BindFailing" in each]
     assert said
-    assert "the server refuses it: " in said[0]
+    assert "the API server rejected the pod: " in said[0]
     assert not [each for each in plant.leases() if each.end is None]
 
 

@@ -124,7 +124,7 @@ def test_unused_node_has_an_event_with_the_missing_labels() -> None:
     telling.plant.wait(MINUTE)
     (told,) = [each for each in objects_of(store, "Event") if each["reason"] == "NotUsed"]
     assert told["message"] == (
-        "it is not used, for it lacks label region, label cluster, label fabric.domain, "
+        "the node is not used, because it lacks label region, label cluster, label fabric.domain, "
         "label gpu.flavor"
     )
 
@@ -159,9 +159,11 @@ def test_drain_has_events_on_the_node_and_on_the_drained_run() -> None:
     telling.plant.fleet.set_node(node, NodeIs.DRAINING)
     telling.plant.wait(MINUTE)
     assert set(telling.events(node)) == {"Draining", "Drain", "Drained"}
-    assert "the story wants it empty" in str(telling.events(node)["Draining"]["message"])
+    assert "the story drains the node" in str(telling.events(node)["Draining"]["message"])
     told = telling.events("one")["Drain"]
-    assert f"node {node} is drained by the story: it is ended and requeued" in str(told["message"])
+    assert f"node {node} is drained by the story: the run is stopped and requeued" in str(
+        told["message"]
+    )
     assert told["type"] == "Normal"
 
 

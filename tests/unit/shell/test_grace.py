@@ -45,7 +45,7 @@ def test_grace_period_above_the_limit_is_refused_with_path_and_remedy(
 ) -> None:
     problems = grace_problems({"kind": "Run", "spec": {"runtime": runtime}}, MINUTE)
     assert [path for path, _ in problems] == (["spec.runtime.gracePeriod"] if refused else [])
-    assert all("write at most 1m (gracePeriod.max of this server)" in why for _, why in problems)
+    assert all("use at most 1m (gracePeriod.max of this server)" in why for _, why in problems)
 
 
 def test_default_grace_period_above_the_limit_is_not_refused() -> None:

@@ -153,7 +153,7 @@ def test_standbys_report_a_vacancy_before_they_may_take_over() -> None:
     world.wait(MARGINS.hold + MARGINS.renew)
     assert world.holders() == []
     for keeper in world.keepers.values():
-        assert re.fullmatch(r"nobody has been known to hold it for 1\d s", keeper.vacancy)
+        assert re.fullmatch(r"no process has been known to hold it for 1\d s", keeper.vacancy)
     world.wait(MARGINS.take)
     (standby,) = [each for name, each in world.keepers.items() if name != world.the_holder()]
     assert standby.vacancy == ""
@@ -339,11 +339,11 @@ def test_default_margins_keep_two_holders_apart() -> None:
     ("margins", "said"),
     [
         (Margins(hold=10_001), "tenure.hold 10s1ms: hold must be at most take * (1 - drift) / (1 + "
-                               "drift) = 15s * 0.80 / 1.20 = 10s; write at most that"),
+                               "drift) = 15s * 0.80 / 1.20 = 10s; use at most that"),
         (Margins(take=12_000), "tenure.hold 10s: hold must be at most take * (1 - drift) / (1 + "
-                               "drift) = 12s * 0.80 / 1.20 = 8s; write at most that"),
-        (Margins(soft_stop=10_000), "tenure.softStop 10s: write less than tenure.hold, 10s"),
-        (Margins(renew=7_000), "tenure.renew 7s: write less than tenure.softStop, 7s"),
+                               "drift) = 12s * 0.80 / 1.20 = 8s; use at most that"),
+        (Margins(soft_stop=10_000), "tenure.softStop 10s: use less than tenure.hold, 10s"),
+        (Margins(renew=7_000), "tenure.renew 7s: use less than tenure.softStop, 7s"),
         (Margins(timeout=4_000), "tenure.timeout 4s: one renewal that is not answered must not "
                                  "stop anybody: renew + timeout = 3s + 4s = 7s must be less than "
                                  "softStop, 7s"),

@@ -120,7 +120,9 @@ def test_ledger_of_a_later_version_is_neither_read_nor_sealed() -> None:
     later = _written_by_a_later_version(desk)
     stranger = Ledger(desk.store, desk.process.clock)
     for call in (stranger.look, stranger.seal):
-        with pytest.raises(UnknownFormat, match="format 3, and this version of leasehold knows 2"):
+        with pytest.raises(
+            UnknownFormat, match="format 3, and this version of leasehold supports only 2"
+        ):
             desk.do(call())
     with pytest.raises(Deposed):
         desk.do(stranger.seal(9))

@@ -66,7 +66,7 @@ def test_plane_deposed_by_the_head_reports_it_once_and_stops(rivals: Cluster) ->
     rivals.wait(SECOND)
     rivals.submit("t/a")
     rivals.wait(MINUTE)
-    assert told == ["somebody else moved the ledger's head"]
+    assert told == ["another process moved the ledger's head"]
     assert first.world is None
     assert rivals.phase(second, "t/a") == "Running"
     assert ledger_problems(rivals.store) == []

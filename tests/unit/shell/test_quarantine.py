@@ -61,7 +61,7 @@ def test_second_defect_stops_binding_and_running_work_goes_on() -> None:
     plant.wait(MINUTE)
     plant.submit("b/late")
     plant.wait(MINUTE)
-    assert "alert: binding and cutting are stopped" in plant.told
+    assert "alert: binding and preemption are stopped" in plant.told
     assert plant.views() == {
         "a/bad": ("Pending", "Quarantined", 0),
         "b/first": ("Running", "Running", 8),

@@ -145,7 +145,7 @@ def test_run_with_too_many_arguments_is_refused_without_a_trial() -> None:
     assert asked == []
     [why] = refused
     assert "spec.template.spec.containers[0].args" in why
-    assert "write at most 4096" in why
+    assert "use at most 4096" in why
 
 
 async def _refusing(trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
@@ -176,12 +176,12 @@ def _pod(**resources: object) -> Wire:
 
 QUOTAS = """
 # hard                       what is said
-pods=3                       allows 3 of pods, and its 4 pods need 4 together
+pods=3                       allows 3 of pods, but the 4 pods of the Run need 4 together
 count/pods=4                 -
 requests.nvidia.com/gpu=16   -
-requests.nvidia.com/gpu=15   allows 15 of requests.nvidia.com/gpu, and its 4 pods need 16
+requests.nvidia.com/gpu=15   allows 15 of requests.nvidia.com/gpu, but the 4 pods of the Run need 16
 cpu=10                       -
-requests.cpu=9               allows 9 of requests.cpu, and its 4 pods need 10 together
+requests.cpu=9               allows 9 of requests.cpu, but the 4 pods of the Run need 10 together
 limits.memory=4Gi            -
 limits.memory=3Gi            allows 3Gi of limits.memory
 services=0                   -

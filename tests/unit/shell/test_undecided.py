@@ -120,11 +120,11 @@ def test_run_that_takes_too_many_steps_is_quarantined_with_the_reason() -> None:
     assert plant.views()["b/second"] == ("Running", "Running", 8)
     assert plant.views()["a/costly"] == ("Pending", "Quarantined", 0)
     status = at_once(plant.store.get("Run", "a", "costly"))["status"]
-    assert "takes more than 300 steps; fewer groups" in str(status)
-    assert "tried again when it is edited" in str(status)
+    assert "takes more than 300 steps; use fewer groups" in str(status)
+    assert "tried again after an edit" in str(status)
     [(about, why)] = plant.contained
     assert (about.kind, about.name, about.namespace) == ("Run", "costly", "a")
-    assert why.startswith("deciding about it takes more than 300 steps")
+    assert why.startswith("a decision about this run takes more than 300 steps")
     assert plant.controller.trouble == ""
     assert plant.problems() == []
 
@@ -223,7 +223,7 @@ def test_decision_failure_without_a_run_stops_binding_and_is_retried() -> None:
     plant.wait(10 * MINUTE)
     assert plant.controller.trouble.startswith("no decision can be taken (ZeroDivisionError)")
     assert [about for about, _ in plant.contained] == [About("Task", "controller")]
-    assert "alert: binding and cutting are stopped" in plant.told
+    assert "alert: binding and preemption are stopped" in plant.told
     broken.clear()
     plant.wait(2 * MINUTE)
     assert plant.controller.trouble == ""
@@ -259,7 +259,7 @@ def test_one_failure_of_a_watch_does_not_stop_the_controller() -> None:
     assert plant.contained == [
         (About("Task", "controller"), "ZeroDivisionError: nobody thought of this")
     ]
-    assert "alert: binding and cutting are stopped" not in plant.told
+    assert "alert: binding and preemption are stopped" not in plant.told
     assert plant.controller.trouble == ""
 
 

@@ -157,9 +157,9 @@ def test_wrong_line_of_a_ledger_is_reported_with_its_number(tmp_path: Path) -> N
         told.append((name, mistake.line, mistake.problem.value.partition(":")[0]))
 
     assert told == [
-        ("gap", 2, "this does not follow from the line before"),
-        ("edited", 2, "this does not follow from the line before"),
+        ("gap", 2, "this line does not follow from the line before"),
+        ("edited", 2, "this line does not follow from the line before"),
         ("other", 1, "not a line of a ledger"),
         ("text", 1, "not a line of a ledger"),
-        ("empty", 1, "no lease begins in there"),
+        ("empty", 1, "no lease starts in this ledger"),
     ]

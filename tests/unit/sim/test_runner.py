@@ -84,7 +84,7 @@ def test_story_that_holds_exits_0_and_leaves_its_ledger(tmp_path: Path) -> None:
          "cover t/x walk [[t/t/e, 8]] got [[t/t/e, 16]]"),
         ("pod: {run: t/x, group: 3, pod: 0, does: exit 1}",
          "pod 0 of group 3 of t/x to run got no such process"),
-        ("delete: {budget: t/q}", "budget t/q to delete got none of that name"),
+        ("delete: {budget: t/q}", "budget t/q to delete got no object of that name"),
         ("edit: {envelope: t/t/e, concurrency: 0}", "envelope t/t/e accepted got refused: "),
         ("edit: {run: t/x, spec: {resources: {totalGPUs: 8}}}", "run t/x accepted got refused: "),
         ("edit: {run: t/x, spec: {stop: true}}, refused: [spec.stop]",
@@ -113,7 +113,7 @@ def test_wrong_file_exits_2_and_a_defect_exits_3_with_one_sentence(
 
     monkeypatch.setattr(runner, "load_story", broken)
     code, told = play(tmp_path, HELD)
-    assert (code, told) == (3, "F: a defect in leasehold (RuntimeError): the cat sat on it\n")
+    assert (code, told) == (3, "F: defect in leasehold (RuntimeError): the cat sat on it\n")
 
 
 def test_several_files_exit_with_the_worst_status(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ PAGES = {
     "runbook": "runbook",
 }  # fmt: skip
 SAID = {
-    "now": "work for somebody who pays", "fleet": "h-02", "runs": "vision/sweep",
-    "run": "its spare on h-02 took over", "queue": "No run waits.", "budgets": "audio/audio/h100",
+    "now": "are paid for and running", "fleet": "h-02", "runs": "vision/sweep",
+    "run": "its pod moved to the spare on h-02", "queue": "The queue is empty.",
+    "budgets": "audio/audio/h100",
     "decisions": "audio/train", "ledger": "leases, pods and balances agree",
     "report": "org:ai:mm:vision", "node": "Fenced",
 }  # fmt: skip
@@ -170,7 +171,7 @@ def test_browser_repeats_the_draw_and_refuses_a_forged_record(
     guest.sign_in(show.link())
     page = guest.go(decision(guest))
     verdict, record = page.locator("#verdict"), page.locator("#record")
-    expect(verdict).to_contain_text("Checked here: it is the record that was committed")
+    expect(verdict).to_contain_text("Verified in this browser: this is the committed record")
     expect(verdict).to_contain_text("whose own digest follows from the one before")
     expect(page.locator("#draws tbody tr")).to_have_count(1)
     wire = json.loads(record.input_value())
@@ -181,10 +182,10 @@ def test_browser_repeats_the_draw_and_refuses_a_forged_record(
     wire["lottery"]["draws"] = [{**bundles[0], "owner": owner}]
     record.fill(json.dumps(wire, separators=(",", ":"), sort_keys=True))
     page.click("#check")
-    expect(verdict).to_contain_text("Refused")
+    expect(verdict).to_contain_text("Rejected")
     expect(verdict).to_contain_text(f"the seed draws {drawn['bundle']} of {drawn['owner']}")
     page.click("#restore")
-    expect(verdict).to_contain_text("Checked here")
+    expect(verdict).to_contain_text("Verified in this browser")
     wire["lottery"]["derivedFrom"]["nonce"] = "00" * 32
     record.fill(json.dumps(wire, separators=(",", ":"), sort_keys=True))
     page.click("#check")
@@ -208,7 +209,7 @@ def test_browser_verifies_the_chain_and_refuses_a_forged_batch(
 
     page.route("**/ui/ledger.json*", forge)
     page.click("#verify")
-    expect(page.locator("#verdict")).to_contain_text("Refused: the chain is broken")
+    expect(page.locator("#verdict")).to_contain_text("Rejected: the chain is broken")
 
 
 def test_fleet_slider_shows_the_past_and_returns_to_now(show: Show, guest_of: GuestOf) -> None:
@@ -225,7 +226,7 @@ def test_fleet_slider_shows_the_past_and_returns_to_now(show: Show, guest_of: Gu
     keep(page, "fleet-past")
     page.reload()
     settle(page, "fleet")
-    expect(page.locator("h1")).to_contain_text("as it was at")
+    expect(page.locator("h1")).to_contain_text(", at ")
     page.click("#to-now")
     expect(page.locator("#slider-at")).to_have_text("now")
     assert "at=" not in page.url

@@ -51,7 +51,7 @@ def test_hostile_text_in_every_answer_is_shown_as_text(hostile: Hostile, guest_o
             page.keyboard.press("Home")
             expect(page.locator("#said")).to_contain_text(hostile.text)
         if place.startswith("decisions/"):
-            expect(page.locator("#verdict")).to_contain_text("Refused")
+            expect(page.locator("#verdict")).to_contain_text("Rejected")
         # The same page again, fetched and replaced by our script.
         expect(page.locator("#live.is-live")).to_be_visible()
         page.evaluate(FRESH)

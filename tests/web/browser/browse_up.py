@@ -52,10 +52,10 @@ def test_sign_in_link_of_startup_works_once(up: Up, guest_of: GuestOf) -> None:
     assert found is not None
     first, second = guest_of(up.base), guest_of(up.base)
     first.sign_in(found.group())
-    expect(first.page.locator("h1")).to_contain_text("GPUs work for somebody who pays")
+    expect(first.page.locator("h1")).to_contain_text("GPUs are paid for and running")
     second.forgiven = ("403", "401")
     second.page.goto(found.group())
-    expect(second.page.locator("main")).to_contain_text("this link was used already")
+    expect(second.page.locator("main")).to_contain_text("this link was already used")
     second.page.goto(f"{up.base}/ui/")
     expect(second.page.locator("h1")).to_have_text("Sign in")
     assert first.page.evaluate("document.cookie") == ""
@@ -77,7 +77,7 @@ def test_submitted_run_appears_without_reload(up: Up, guest_of: GuestOf, tmp_pat
     runs = guest_of(up.base)
     runs.sign_in(up.link())
     runs.go("runs")
-    expect(runs.page.locator("main")).to_contain_text("No run is like that")
+    expect(runs.page.locator("main")).to_contain_text("No runs match these filters")
     guest.page.evaluate("window.here = true")
     submit(up, tmp_path, "train")
     expect(guest.page.locator("main")).to_contain_text("vision/train")
@@ -117,7 +117,7 @@ def test_pages_of_another_tenant_are_refused(up: Up, guest_of: GuestOf, tmp_path
     assert guest.status == 403
     expect(page.locator("main")).to_contain_text("may not see")
     guest.go("runs")
-    expect(page.locator("main")).to_contain_text("No run is like that")
+    expect(page.locator("main")).to_contain_text("No runs match these filters")
     guest.forgiven = ("401", "403")
     guest.go("")
     up.run("token", "revoke", "--data", str(up.data), "--user", "ann")
@@ -146,7 +146,7 @@ def test_hostile_text_is_shown_as_text(up: Up, guest_of: GuestOf, tmp_path: Path
         expect(page.locator("h1")).to_be_visible()
     guest.forgiven = ("404", "403")
     page.goto(f"{up.base}/ui/nodes/{HOSTILE.replace('/', '%2F')}")
-    expect(page.locator("h1")).to_have_text("Not here")
+    expect(page.locator("h1")).to_have_text("Not found")
 
 
 def test_ui_here_serves_pages_from_a_remote_server(

@@ -158,7 +158,11 @@ class Agent:
     @property
     def trouble(self) -> str:
         """Why nothing can be started right now; "" if it can."""
-        return "" if self._forks.is_open else "its process that forks shims is gone; another comes"
+        return (
+            ""
+            if self._forks.is_open
+            else "the helper process that starts jobs has died; the agent is starting a new one"
+        )
 
     async def stop(self) -> None:
         """Stop the agent but not the jobs; the next agent on this folder adopts them."""
@@ -302,7 +306,7 @@ def _prepare(folder: Path, work: Path) -> int:
         lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         why = f"{error.strerror}: {error.filename}"
-        raise AgentError(f"the agent's folder cannot be used: {why}") from error
+        raise AgentError(f"the agent cannot use its folder: {why}") from error
     if not take(lock):
         os.close(lock)
         raise AgentError(f"another agent runs on {folder}; stop it first")
@@ -324,13 +328,13 @@ def _check_ours(work: Path) -> None:
     for owner in (work.lstat().st_uid, status.st_uid):  # it may be a link
         if owner != os.geteuid():
             raise AgentError(
-                f"{work} belongs to uid {owner}, who could exchange the folders of jobs; name "
-                "another folder for their work (--work), or make it yours with chown"
+                f"{work} belongs to uid {owner}, and that user could exchange the folders of "
+                "jobs; name another work folder (--work), or take ownership with chown"
             )
     if status.st_mode & 0o022:
         raise AgentError(
-            f"{work} can be written by others, who could exchange the folders of jobs; "
-            f"chmod go-w {work}, or name another folder for their work (--work)"
+            f"{work} can be written by other users, and they could exchange the folders of jobs; "
+            f"run chmod go-w {work}, or name another work folder (--work)"
         )
 
 
@@ -341,8 +345,8 @@ def _check_reachable(work: Path) -> None:
     for folder in (work, *work.resolve().parents):
         if not folder.stat().st_mode & 0o001:
             raise AgentError(
-                f"jobs run as users of their own and cannot come to {work}: {folder} is closed to "
-                "them; choose another folder for their work"
+                f"jobs run as their own Unix users and cannot reach {work}, because {folder} is "
+                "closed to them; name another work folder (--work)"
             )
 
 

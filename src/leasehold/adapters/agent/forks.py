@@ -37,9 +37,9 @@ class Forks:
         Raise `AgentError` if the program is missing."""
         if not os.access(PROGRAM, os.X_OK, effective_ids=True):  # access by the effective user
             raise AgentError(
-                f"{PROGRAM} is missing, which starts jobs and is compiled when leasehold is "
-                "installed; in a checkout run `make setup`, elsewhere install a wheel of leasehold "
-                "that is for this machine"
+                f"{PROGRAM} is missing. This program starts jobs, and is compiled when leasehold "
+                "is installed. In a checkout, run `make setup`; otherwise install a leasehold "
+                "wheel for this kind of machine"
             )
         self._errors = errors
         self._on_fork = on_fork

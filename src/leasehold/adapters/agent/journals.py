@@ -201,7 +201,7 @@ class PodJournal:
         record: Record = {
             "code": None,
             "signal": None,
-            "error": "its shim ended without a record of the exit",
+            "error": "the shim of the pod ended without recording an exit code",
             "oom": False,
             "finished_ms": max(finished_at, self.started_at),
             "dropped_bytes": 0,

@@ -16,7 +16,9 @@ from leasehold.ports.runtime import Clock
 LOOK_MS = 250
 _CHUNK_BYTES = 256 * 1024
 _UNENDED = b"P"
-MISSED = "leasehold: output is missing here, it was printed faster than it was read"
+MISSED = (
+    "leasehold: output is missing here, because the job printed faster than leasehold could read"
+)
 
 
 class NoLog(Exception):  # noqa: N818

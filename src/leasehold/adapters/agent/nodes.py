@@ -232,7 +232,7 @@ class Nodes:
         if local is not None:
             wanted = part(self._wanted(local, is_ready=is_ready, old=old), "status")
         else:
-            why = "NotConfigured", "the agent no longer plays this node"
+            why = "NotConfigured", "the agent no longer has this node"
             wanted = {**old, "conditions": [self._ready(old, is_ready=False, why=why)]}
         now = self._clock.monotonic()
         is_due = local is not None and now >= self._due.get(name, 0)
@@ -312,7 +312,10 @@ def _first_line(path: str) -> str:
         return ""
 
 
-_WHY_DEAD = ("OutOfService", f"it was taken out of service; remove the taint {OUT_OF_SERVICE}")
+_WHY_DEAD = (
+    "OutOfService",
+    f"the node was taken out of service; to use it again, remove the taint {OUT_OF_SERVICE}",
+)
 
 
 def _capacity(nodes: Sequence[LocalNode]) -> dict[str, tuple[int, int]]:

@@ -49,20 +49,23 @@ class PodNotes:
                 seen,
                 request,
                 "LimitsNotEnforced",
-                f"the limits of {' and '.join(unmet)} are not enforced: cgroups cannot be written "
-                "here",
+                f"the limits of {' and '.join(unmet)} are not enforced, because leasehold cannot "
+                "write cgroups on this machine",
                 kind="Warning",
             )
 
     def ended(self, seen: "Seen", exit_: Exit) -> None:
         if exit_.dropped_bytes:
-            said = f"{exit_.dropped_bytes} bytes of its output were dropped: the disk was full"
+            said = (
+                f"{exit_.dropped_bytes} bytes of the pod's output were dropped, because the disk "
+                "was full"
+            )
             self._tell_pod(seen, "Warning", "LogDropped", said)
         if exit_.error:
             reason = "ExitUnknown" if exit_.code is None else "ContainerCannotRun"
             self._tell_pod(seen, "Warning", reason, exit_.error)
         elif exit_.is_oom:
-            said = "it used more memory than its limit, and the kernel killed it"
+            said = "the pod used more memory than its limit, so the kernel killed it"
             self._tell_pod(seen, "Warning", "OOMKilled", said)
 
     def rejected(self, seen: "Seen", why: str) -> None:
@@ -73,7 +76,7 @@ class PodNotes:
         if seen is None or (seen.pod.uid, error.errno) in self._troubled:
             return
         self._troubled.add((seen.pod.uid, error.errno))
-        self._tell_pod(seen, "Warning", "AgentTrouble", f"{error}; it is tried again")
+        self._tell_pod(seen, "Warning", "AgentTrouble", f"{error}; the agent tries again")
 
     def _tell_run(
         self, seen: "Seen", request: Record, reason: str, message: str, *, kind: Type = "Normal"

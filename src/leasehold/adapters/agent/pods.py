@@ -247,7 +247,9 @@ class AgentPods:
         if uid in self._failing:
             await self._put_down(uid)
         elif journal is not None and journal.is_removed and journal.stage() not in _SETTLED:
-            raise RecordsGone(f"its records ({journal.path}) were removed while it ran")
+            raise RecordsGone(
+                f"the records of the pod ({journal.path}) were removed while the pod ran"
+            )
         elif seen is None:
             if journal is not None and uid in self._buried and await self.shims.is_ended(journal):
                 self._bury(journal)
@@ -269,7 +271,9 @@ class AgentPods:
         about = About("Pod", uid, uid=uid)
         if seen is not None:
             about = About("Pod", seen.pod.name, seen.pod.namespace, uid)
-        self._failing.setdefault(uid, f"the agent failed on it: {reason_of(error)}")
+        self._failing.setdefault(
+            uid, f"the agent failed while it handled this pod: {reason_of(error)}"
+        )
         return self._machine.containment.failed(about, error)
 
     async def _put_down(self, uid: str) -> None:
@@ -325,7 +329,7 @@ class AgentPods:
         exit_ = Exit(
             code=None,
             signal=None,
-            error="the agent has no record of it",
+            error="the agent has no record of this pod",
             is_oom=False,
             finished_at=self._clock.now(),
         )
@@ -414,7 +418,7 @@ class AgentPods:
             self._let_go(journal)
             self._again.add(uid)
             if failed or uid in self._refusals:
-                why = self._refusals.pop(uid, "its shim died before it could start it")
+                why = self._refusals.pop(uid, "the shim died before it could start the pod")
                 await self._reject(seen, why)
         elif not self._is_closing:
             self.shims.ask(journal)
@@ -429,7 +433,7 @@ class AgentPods:
     async def _tell_end(self, seen: Seen, exit_: Exit, journal: PodJournal | None) -> None:
         container = first_container(seen.wire)
         if self._is_closing and exit_.signal == signal.SIGKILL and not exit_.error:
-            exit_ = replace(exit_, error="it was ended together with the control plane")
+            exit_ = replace(exit_, error="the pod was stopped together with the control plane")
         started_at = 0 if journal is None else journal.started_at
         status = statuses.ended(container, self._machine.agent, exit_, started_at)
         if await self._patch(seen, statuses.with_env(status, journal)) is not None:

@@ -102,8 +102,9 @@ class Rendezvous:
             if chosen is not None and chosen not in self._taken:
                 return chosen
         raise CannotStart(
-            f"no port is free on {HOST} where its pods could meet; end what listens on ports "
-            f"{PORT_FIRST} to {PORT_LAST} (ss -ltnp), or wait until other runs have ended"
+            f"no port is free on {HOST} for the rendezvous of its pods; stop the programs that "
+            f"listen on ports {PORT_FIRST} to {PORT_LAST} (ss -ltnp shows them), or wait until "
+            "other runs have ended"
         )
 
 

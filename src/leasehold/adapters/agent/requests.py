@@ -135,7 +135,8 @@ class Requests:
         if node.devices:
             if len(slots) != pod.gpus:
                 raise CannotStart(
-                    f"it asks for {pod.gpus} GPUs and its annotation {SLOTS} names {len(slots)}"
+                    f"the pod requests {pod.gpus} GPUs, but its annotation {SLOTS} names "
+                    f"{len(slots)}"
                 )
             return ",".join(node.devices[slot].uuid for slot in slots)
         return ",".join(map(str, slots)) if slots else None
@@ -146,7 +147,9 @@ def slots_of(wire: Wire, node: LocalNode) -> list[int]:
     written = text_at(part(part(wire, "metadata"), "annotations"), SLOTS)
     found = [int(each) for each in written.split(",") if each.isascii() and each.isdigit()]
     if (written and ",".join(map(str, found)) != written) or any(s >= node.gpus for s in found):
-        raise CannotStart(f"its annotation {SLOTS} is {written!r}; {node.name} has {node.gpus}")
+        raise CannotStart(
+            f"the pod's annotation {SLOTS} is {written!r}, but {node.name} has {node.gpus} GPUs"
+        )
     return found
 
 
@@ -162,7 +165,7 @@ def first_container(wire: Wire) -> Wire:
     for container in list_at(part(wire, "spec"), "containers"):
         if isinstance(container, dict):
             return container
-    raise CannotStart("it has no container")
+    raise CannotStart("the pod has no container")
 
 
 def limit(container: Wire, resource: str) -> int | None:
@@ -193,11 +196,11 @@ def _command(container: Wire, env: dict[str, str]) -> list[str]:
     written = [*list_at(container, "command"), *list_at(container, "args")]
     if not list_at(container, "command"):
         raise CannotStart(
-            "spec.containers[0].command is missing, and there is no image to take one from"
+            "spec.containers[0].command is missing, and there is no image that could provide one"
         )
     argv = words(written, env)
     if any("\0" in each for each in [*argv, *env, *env.values()]):
-        raise CannotStart("its command or environment has a zero byte in it")
+        raise CannotStart("the pod's command or environment contains a zero byte")
     return argv
 
 

@@ -32,20 +32,20 @@ _CONTAINER_FIELDS = frozenset(
     }
 )
 _WHY = {
-    "initContainers": "a process has no initialiser; do it at the start of the command",
-    "volumes": "files of this machine are used where they are; leave this out",
-    "volumeMounts": "files of this machine are used where they are; leave this out",
+    "initContainers": "a process has no init containers; do this at the start of the command",
+    "volumes": "jobs use the files of this machine directly; leave this out",
+    "volumeMounts": "jobs use the files of this machine directly; leave this out",
     "imagePullSecrets": "no image is pulled; leave this out",
     "securityContext": "jobs run as the Unix user of their namespace; leave this out",
     "hostNetwork": "all jobs share the machine's network; leave this out",
-    "envFrom": "there are no config maps and secrets on this machine; write env",
+    "envFrom": "there are no config maps and secrets on this machine; use env",
     "serviceAccountName": "there are no service accounts on this machine; leave this out",
-    "livenessProbe": "nobody probes a process; leave this out",
-    "readinessProbe": "nobody probes a process; leave this out",
-    "startupProbe": "nobody probes a process; leave this out",
-    "lifecycle": "there are no hooks; do it in the command, which gets SIGTERM before it is killed",
+    "livenessProbe": "processes are not probed; leave this out",
+    "readinessProbe": "processes are not probed; leave this out",
+    "startupProbe": "processes are not probed; leave this out",
+    "lifecycle": "there are no hooks; handle SIGTERM in the command instead",
 }
-_ELSE = "a process of this machine cannot have this; leave it out"
+_ELSE = "a process of this machine cannot have this field; leave it out"
 
 
 def problems_of_template(run: Wire) -> list[tuple[str, str]]:
@@ -55,20 +55,20 @@ def problems_of_template(run: Wire) -> list[tuple[str, str]]:
     path = "spec.template.spec"
     spec = part(run, "spec")
     if spec and spec.get("template") is None:
-        return [("spec.template", "write a pod template: without a command nothing can run")]
+        return [("spec.template", "add a pod template with a command")]
     return list(_in_pod(part(part(spec, "template"), "spec"), path))
 
 
 def _in_pod(pod: Wire, path: str) -> Found:
     yield from _unknown(pod, path, _POD_FIELDS)
     if pod.get("restartPolicy", "Never") not in ("Never", "", None):
-        why = "a pod is never restarted by itself; leave this out, the Run says what is retried"
+        why = "a pod is never restarted on its own; leave this out, and see spec.runtime.retries"
         yield f"{path}.restartPolicy", why
     containers = list_at(pod, "containers")
     for index, container in enumerate(containers):
         place = f"{path}.containers[{index}]"
         if index:
-            yield place, "a pod is one process here; start others from the first command"
+            yield place, "a pod is one process here; start others from its command"
         elif isinstance(container, dict):
             yield from _in_container(container, place)
 
@@ -81,14 +81,14 @@ def _in_container(container: Wire, path: str) -> Found:
             continue
         is_list = isinstance(written, list) and all(isinstance(each, str) for each in written)
         if not is_list:
-            yield f"{path}.{field}", _COMMAND if written is None else "write a list of texts"
+            yield f"{path}.{field}", _COMMAND if written is None else "use a list of strings"
         elif field == "command" and not written:
             yield f"{path}.{field}", _COMMAND
         elif any("\0" in each for each in list_at(container, field) if isinstance(each, str)):
-            yield f"{path}.{field}", "no command has a zero byte in it"
+            yield f"{path}.{field}", "a command must not contain a zero byte"
     folder = container.get("workingDir")
     if folder and not (isinstance(folder, str) and folder.startswith("/") and "\0" not in folder):
-        yield f"{path}.workingDir", "write an absolute path"
+        yield f"{path}.workingDir", "use an absolute path"
     yield from _in_variables(list_at(container, "env"), f"{path}.env")
     for where in ("limits", "requests"):
         for resource in part(part(container, "resources"), where):
@@ -97,7 +97,7 @@ def _in_container(container: Wire, path: str) -> Found:
                 yield f"{path}.resources.{where}.{resource}", why
 
 
-_COMMAND = "write the command: there is no image to take one from"
+_COMMAND = "add a command: there is no image that could provide one"
 
 
 def _in_variables(variables: list[object], path: str) -> Found:
@@ -107,14 +107,14 @@ def _in_variables(variables: list[object], path: str) -> Found:
         name, value = variable.get("name"), variable.get("value")
         place = f"{path}[{index}]"
         if isinstance(name, str) and (not name or "=" in name or "\0" in name):
-            yield f"{place}.name", f"{name!r} is no name of a variable"
+            yield f"{place}.name", f"{name!r} is not a valid variable name"
         if value is not None and (not isinstance(value, str) or "\0" in value):
-            yield f"{place}.value", "write a text; put a number in quotes"
+            yield f"{place}.value", "use a string; put a number in quotes"
         source = variable.get("valueFrom")
         if source is None:
             continue
         if value:
-            yield f"{place}.valueFrom", "it has a value already; leave one of them out"
+            yield f"{place}.valueFrom", "the variable has a value too; leave out one of the two"
         problem = problem_of_source(source)
         if problem is not None:
             yield below(f"{place}.valueFrom", problem[0]), problem[1]

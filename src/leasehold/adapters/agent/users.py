@@ -79,8 +79,8 @@ class Users:
         name = pwd.getpwuid(os.geteuid()).pw_name
         return (
             f"Everything runs as {name}: this is one trust domain. Any job can read all files of "
-            f"{name}, also the data folder and its tokens. Start it as root to keep namespaces "
-            "apart."
+            f"{name}, including the data folder and its tokens. Start leasehold as root to keep "
+            "namespaces apart."
         )
 
     @property
@@ -110,8 +110,8 @@ class Users:
             account, home = self.account(namespace), self._work / namespace
             for uid in sorted(self._others_in(home, namespace, account)):
                 told.append(
-                    f"in {home} are files of uid {uid}, and jobs of {namespace} run as uid "
-                    f"{account.uid} ({account.name}) now; to give them over: chown -R "
+                    f"{home} has files of uid {uid}, but jobs of {namespace} now run as uid "
+                    f"{account.uid} ({account.name}); to transfer the files, run: chown -R "
                     f"--from={uid} {account.uid}:{account.gid} {quote(str(home))}"
                 )
         return told
@@ -140,9 +140,13 @@ class Users:
             home.mkdir(mode=0o700)
             there = home.lstat()
         if stat.S_ISLNK(there.st_mode):
-            raise CannotStart(f"{home} is a link; jobs of {namespace} need a folder there")
+            raise CannotStart(
+                f"{home} is a link; replace it by a folder for the jobs of {namespace}"
+            )
         if not stat.S_ISDIR(there.st_mode):
-            raise CannotStart(f"{home} is a file; jobs of {namespace} need a folder there")
+            raise CannotStart(
+                f"{home} is a file; replace it by a folder for the jobs of {namespace}"
+            )
         if account.uid is not None and there.st_uid != account.uid:
             self._check_nobody_elses(home, there.st_uid, namespace, account)
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
@@ -174,7 +178,7 @@ class Users:
             uid = self._unused(taken | _uids_of_processes() | ({own} if own is not None else set()))
         if uid is None:
             span = f"{self._range.start} to {self._range.stop - 1}"
-            raise CannotStart(f"no uid is left for {namespace} among {span}")
+            raise CannotStart(f"no free uid is left for namespace {namespace} in the range {span}")
         self._private[namespace] = uid
         write_private(self._file, json.dumps(self._private, sort_keys=True).encode())
         return uid
@@ -195,19 +199,20 @@ class Users:
     def _look_up(self, namespace: str, user: str) -> UserAccount:
         if not self._is_root:
             raise AgentError(
-                f"namespace {namespace} is to run as {user}, which only root can arrange; "
-                "start it as root, or leave the mapping out"
+                f"jobs of namespace {namespace} are configured to run as {user}, which only root "
+                "can do; start leasehold as root, or leave the mapping out"
             )
         try:
             entry = pwd.getpwnam(user)
         except KeyError as error:
             raise AgentError(
-                f"namespace {namespace} is to run as {user}, and there is no such user; "
-                "make the user, or map the namespace to another"
+                f"jobs of namespace {namespace} are configured to run as {user}, but there is no "
+                "such user; create the user, or map the namespace to another user"
             ) from error
         if entry.pw_uid == 0:
             raise AgentError(
-                f"namespace {namespace} is to run as {user}, which is root; map it to another user"
+                f"jobs of namespace {namespace} are configured to run as {user}, which is "
+                "root; map the namespace to another user"
             )
         # Looked up once, because a directory service may be slow.
         groups = tuple(os.getgrouplist(user, entry.pw_gid))

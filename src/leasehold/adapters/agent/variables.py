@@ -22,14 +22,14 @@ _MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _ADDRESS = "127.0.0.1"
 TOGETHER_CHARS_MAX = 2 * 1024 * 1024
 _TOO_LONG_TOGETHER = (
-    f"from here on it is over {TOGETHER_CHARS_MAX} characters together, more than a process can be "
-    "given; put some of it in a file"
+    f"with this value, command and environment have over {TOGETHER_CHARS_MAX} characters "
+    "together, which is more than a process can get; put some of the values in a file"
 )
 _SOURCES = {
     "fieldRef": "{fieldPath: metadata.name}",
     "resourceFieldRef": "{resource: limits.cpu}",
 }
-_ONE_SOURCE = "name one source, fieldRef or resourceFieldRef, or leave this out and write a value"
+_ONE_SOURCE = "name one source, fieldRef or resourceFieldRef, or leave this out and use a value"
 _FIELDS: dict[str, Callable[[Pod], str]] = {
     "metadata.name": lambda pod: text_at(part(pod, "metadata"), "name"),
     "metadata.namespace": lambda pod: text_at(part(pod, "metadata"), "namespace"),
@@ -88,8 +88,9 @@ def expand(text: str, env: Mapping[str, str]) -> str:
         size += len(found) - len(match[0])
         if size > TEXT_CHARS_MAX:
             raise CannotStart(
-                f"{text[:40]!r}… has over {TEXT_CHARS_MAX} characters once $({match[2]}) and other "
-                "references are replaced, more than a process can be given; put it in a file"
+                f"{text[:40]!r}… has over {TEXT_CHARS_MAX} characters once $({match[2]}) and "
+                "other references are replaced, which is more than a process can get; put the "
+                "value in a file"
             )
         return found
 
@@ -104,21 +105,21 @@ def problem_of_source(source: object) -> tuple[str, str] | None:
     named = {str(kind): value for kind, value in source.items() if value is not None}
     for kind in named:
         if kind not in _SOURCES:
-            return kind, "there is no such source on this machine; write a value"
+            return kind, "this source does not exist on this machine; use a value"
     if len(named) != 1:
         return "", f"{len(named)} sources: {_ONE_SOURCE}"
     [(kind, value)] = named.items()
     if not isinstance(value, dict):
-        return kind, f"{shown(value)}: write a mapping, such as {_SOURCES[kind]}"
+        return kind, f"{shown(value)}: use a mapping, such as {_SOURCES[kind]}"
     if kind == "fieldRef":
         field = text_at(value, "fieldPath")
         if field not in _FIELDS and not _MEMBER.fullmatch(field):
-            return "fieldRef.fieldPath", f"{field!r} is no field of a pod that is known here"
+            return "fieldRef.fieldPath", f"{field!r} is not a pod field that leasehold supports"
         return None
     resource = text_at(value, "resource")
     where, _, what = resource.partition(".")
     if where not in ("limits", "requests") or not what:
-        return "resourceFieldRef.resource", f"{resource!r}: write limits.cpu or the like"
+        return "resourceFieldRef.resource", f"{resource!r}: use a resource such as limits.cpu"
     try:
         milli(value.get("divisor") or "1")
     except WrongValue as wrong:

@@ -327,43 +327,43 @@ def _namespace_phase(obj: Wire, _: Instant) -> object:
 
 
 NAME = Column("Name", at("metadata.name"), about="Name, unique within its kind and namespace.")
-AGE = Column("Age", since("metadata.creationTimestamp"), about="Since it was created.")
+AGE = Column("Age", since("metadata.creationTimestamp"), about="Time since the creation.")
 
 RUN = (
     NAME,
     Column(
         "Phase", _run_phase, about="Pending, Running, Completed or Failed.", path="status.phase"
     ),
-    Column("Reason", _run_reason, about="Why it is in its phase."),
-    Column("GPUs", at("status.width.allocated"), "integer", about="GPUs it holds now."),
+    Column("Reason", _run_reason, about="The reason for the phase."),
+    Column("GPUs", at("status.width.allocated"), "integer", about="GPUs that the Run holds now."),
     Column(
         "Width",
         _run_width,
-        about="GPUs it wants; least and most if it is malleable.",
+        about="GPUs that the Run requests; for a malleable Run, minimum and maximum.",
         path="spec.resources.totalGPUs",
     ),
-    Column("Owner", at("spec.owner"), about="Whose run it is."),
+    Column("Owner", at("spec.owner"), about="The owner of the run."),
     AGE,
     Column("Attempt", at("status.attempt"), "integer", wide=True),
-    Column("Submitted", at("status.submitted"), wide=True, about="When it was submitted."),
-    Column("Started", at("status.started"), wide=True, about="When its last attempt started."),
-    Column("Ended", at("status.ended"), wide=True, about="When it was over."),
-    Column("Payers", _run_payers, wide=True, about="GPUs by relation of who pays."),
-    Column("Message", at("status.message"), wide=True, about="One sentence for a person."),
+    Column("Submitted", at("status.submitted"), wide=True, about="When the Run was submitted."),
+    Column("Started", at("status.started"), wide=True, about="When the last attempt started."),
+    Column("Ended", at("status.ended"), wide=True, about="When the Run ended."),
+    Column("Payers", _run_payers, wide=True, about="GPUs by the relation of their payer."),
+    Column("Message", at("status.message"), wide=True, about="One sentence for people."),
 )
 BUDGET = (
     NAME,
-    Column("Owner", at("spec.owner"), about="Whose budget it is."),
+    Column("Owner", at("spec.owner"), about="The owner of the Budget."),
     Column("Envelopes", _count_of("spec.envelopes"), "integer", path="status.envelopeCount"),
     Column(
         "GPUs",
         _budget_gpus,
-        about="GPUs in use, of those it may use at one time.",
+        about="GPUs in use, and GPUs allowed at one time.",
         path="status.gpus",
     ),
     Column("Status", _budget_state, about="Healthy, NearLimit or Overdrawn.", path="status.state"),
     AGE,
-    Column("GPU-Hours", _budget_hours, wide=True, about="Used, by envelope."),
+    Column("GPU-Hours", _budget_hours, wide=True, about="GPU-hours used, by envelope."),
 )
 LEASE = (
     NAME,
@@ -377,14 +377,14 @@ LEASE = (
     Column(
         "State",
         _lease_state,
-        about="Open, Ending, or why it was closed.",
+        about="Open, Ending, or the reason of the closure.",
         path="status.closureReason",
     ),
-    Column("Age", since("spec.interval.start"), about="Since it began."),
+    Column("Age", since("spec.interval.start"), about="Time since the start."),
     Column("Owner", at("spec.owner"), wide=True),
     Column("Relation", at("spec.paidBy.relation"), wide=True),
     Column("Slots", _lease_slots, wide=True),
-    Column("Reason", at("spec.reason"), wide=True, about="Why it was opened."),
+    Column("Reason", at("spec.reason"), wide=True, about="Why the lease was opened."),
     Column("Ended", at("status.endTime"), wide=True),
     Column("Batch", at("spec.batch"), "integer", wide=True),
 )
@@ -392,8 +392,10 @@ RESERVATION = (
     NAME,
     Column("Run", at("spec.runRef.name")),
     Column("State", at("status.state")),
-    Column("Start", at("status.earliestStart"), about="Earliest start that is planned."),
-    Column("Deficit", at("status.deficitGPUs"), "integer", about="GPUs it lacks."),
+    Column("Start", at("status.earliestStart"), about="The planned start."),
+    Column(
+        "Deficit", at("status.deficitGPUs"), "integer", about="GPUs that are missing for the start."
+    ),
     Column("Confidence", at("status.confidence")),
     AGE,
     Column("Reason", at("status.reason"), wide=True),
@@ -403,8 +405,8 @@ RESOLUTION = (
     NAME,
     Column("Cause", at("spec.cause")),
     Column("Beneficiary", _beneficiary, path="spec.beneficiary.name"),
-    Column("Deficit", at("spec.deficitGPUs"), "integer", about="GPUs that were lacking."),
-    Column("Victims", _count_of("spec.victims"), "integer", about="Leases that were cut."),
+    Column("Deficit", at("spec.deficitGPUs"), "integer", about="GPUs that were missing."),
+    Column("Victims", _count_of("spec.victims"), "integer", about="Leases that were preempted."),
     Column("Draws", _count_of("spec.lottery.draws"), "integer"),
     Column("Age", since("spec.instant")),
     Column("Subject", at("spec.subject"), wide=True),
@@ -435,7 +437,7 @@ NODE = (
     AGE,
     Column("Version", at("status.nodeInfo.kubeletVersion")),
     Column("GPUs", _node_gpus, about="Allocatable GPUs."),
-    Column("Flavor", _node_flavor, about="Type of its GPUs, as envelopes and Runs name it."),
+    Column("Flavor", _node_flavor, about="Type of the GPUs, as in envelopes and Runs."),
     Column("Internal-IP", _node_address("InternalIP"), wide=True),
     Column("External-IP", _node_address("ExternalIP"), wide=True),
     Column("OS-Image", _node_info("osImage"), wide=True),
@@ -456,4 +458,4 @@ EVENT = (
 )
 NAMESPACE = (NAME, Column("Status", _namespace_phase), AGE)
 SERVICE = (NAME, AGE)
-TENURE = (NAME, Column("Holder", at("spec.holderIdentity"), about="Who decides."), AGE)
+TENURE = (NAME, Column("Holder", at("spec.holderIdentity"), about="The leader."), AGE)

@@ -36,7 +36,7 @@ _CLOSED_ONCE: Wire = {
 _ENDING_ONCE: Wire = {
     "rule": "!(has(oldSelf.status) && has(oldSelf.status.ending)) || (has(self.status)"
     " && has(self.status.ending) && self.status.ending == oldSelf.status.ending)",
-    "message": "is set once and stays",
+    "message": "cannot change once it is set",
     "fieldPath": ".status.ending",
     "reason": "FieldValueForbidden",
 }
@@ -82,7 +82,9 @@ def _version(resource: Resource) -> Wire:
     if resource.subresource("status") is not None:
         found["subresources"] = {"status": {}}
     chosen = [path for path in resource.selectable if path not in NOT_SELECTABLE]
-    assert len(chosen) <= SELECTABLE_MAX, f"{resource.kind}: the server refuses so many"
+    assert len(chosen) <= SELECTABLE_MAX, (
+        f"{resource.kind}: the API server does not accept so many rules"
+    )
     if chosen:
         found["selectableFields"] = [{"jsonPath": f".{path}"} for path in chosen]
     return found

@@ -17,8 +17,8 @@ READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
 ALL_VERBS = tuple(sorted((*READ, *WRITE)))
 
-BY_LEDGER = "the ledger writes them; submit a Run or a Budget and they follow from it"
-BY_SYSTEM = "only the control plane writes it"
+BY_LEDGER = "only the ledger writes this kind; submit a Run or a Budget instead"
+BY_SYSTEM = "only the control plane writes this kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ _EVICTION = Subresource(
     "policy",
     "v1",
     frozenset({_ADMIN}),
-    "an administrator evicts; to end a run of yours use `kubectl runs cancel`",
+    "only an administrator can evict pods; to end your own run, use `kubectl runs cancel`",
 )
 _BINDING = Subresource("binding", ("create",), "Binding", "", "v1")
 _EVERYBODY = frozenset(CallerRole)
@@ -116,7 +116,7 @@ RESOURCES = (
         subresources=(STATUS,),
         selectable=("spec.owner", "spec.resources.gpuType", "status.phase"),
         writers=_OF_USERS,
-        refusal="this token may only read; ask for one with the role user",
+        refusal="this token may only read; ask for a token with the role user",
     ),
     Resource(
         "Budget",
@@ -127,7 +127,7 @@ RESOURCES = (
         subresources=(STATUS,),
         selectable=("spec.owner",),
         writers=_OF_USERS,
-        refusal="this token may only read; ask for one with the role user",
+        refusal="this token may only read; ask for a token with the role user",
     ),
     Resource(
         "Reservation",
@@ -207,7 +207,7 @@ RESOURCES = (
         selectable=("spec.unschedulable",),
         unset={"spec.unschedulable": "false"},
         writers={_ADMIN: _CHANGES},
-        refusal="nodes are an administrator's to change, and node agents create them",
+        refusal="only an administrator can change nodes; node agents create them",
         is_public=True,
     ),
     Resource(
@@ -220,7 +220,7 @@ RESOURCES = (
         subresources=(STATUS,),
         selectable=("status.phase",),
         writers={_ADMIN: ("create", "delete", "patch", "update")},
-        refusal="namespaces are an administrator's",
+        refusal="only an administrator can change namespaces",
         is_public=True,
     ),
     Resource(
@@ -232,7 +232,7 @@ RESOURCES = (
         subresources=(STATUS, _BINDING, _EVICTION, _LOG),
         selectable=("spec.nodeName", "spec.restartPolicy", "status.phase", "status.podIP"),
         writers={_ADMIN: ("delete", "deletecollection")},
-        refusal="pods are made from leases: submit a Run, and end it with `kubectl runs cancel`",
+        refusal="leases create pods: submit a Run, and stop it with `kubectl runs cancel`",
     ),
     Resource(
         "Event",
@@ -258,7 +258,7 @@ RESOURCES = (
         columns.SERVICE,
         short_names=("svc",),
         verbs=READ,
-        refusal="there are no services here",
+        refusal="this server has no services",
     ),
     # Last, so that `kubectl get leases` keeps meaning the ledger's leases.
     Resource(
@@ -268,7 +268,7 @@ RESOURCES = (
         "coordination.k8s.io",
         verbs=READ,
         shown_kind="Lease",
-        refusal="only the control plane writes it: it says who decides",
+        refusal="only the control plane writes this kind: it records the leader",
     ),
 )
 

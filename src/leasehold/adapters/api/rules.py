@@ -110,37 +110,37 @@ _RUN_RULES = [
     _rule(
         "locality.groupGPUs",
         f"{_GROUP} > 0 && {_TOTAL} % {_GROUP} == 0",
-        "groups must divide totalGPUs; write a divisor of it",
+        "groups must divide totalGPUs; use a divisor of it",
     ),
     _rule(
         "resources.gpusPerPod",
         f"{_PER_POD} > 0 && {_GROUP} % {_PER_POD} == 0",
-        "pods must divide a group; write a divisor of groupGPUs, or of totalGPUs without it",
+        "pods must divide a group; use a divisor of groupGPUs, or of totalGPUs without it",
         unless=f"!has({_PER_POD})",
     ),
     _rule(
         "sparesPerGroup",
         f"{_PER_POD} > 0 && self.sparesPerGroup % {_PER_POD} == 0",
-        "a spare replaces a pod; write a multiple of gpusPerPod",
+        "a spare replaces a pod; use a multiple of gpusPerPod",
         unless=f"!has({_PER_POD}) || !has(self.sparesPerGroup)",
     ),
     _rule(
         "locality.groupGPUs",
         f"{_GROUP} <= 0 || {_WIDTH} / {_GROUP} <= {RUN_GROUPS_MAX}",
-        f"a Run has at most {RUN_GROUPS_MAX} groups; write larger groups, or submit several Runs",
+        f"a Run has at most {RUN_GROUPS_MAX} groups; use larger groups, or submit several Runs",
     ),
     _rule(
         "resources.gpusPerPod",
         f"{_GROUP} <= 0 || {_WIDTH} + {_SPARES} * ({_WIDTH} / {_GROUP})"
         f" <= {RUN_PODS_MAX} * (has({_PER_POD}) ? {_PER_POD} : 1)",
         f"a Run has at most {RUN_PODS_MAX} pods, spares included, and without gpusPerPod a pod may "
-        "have one GPU; write larger pods, or submit several Runs",
+        "have one GPU; use larger pods, or submit several Runs",
     ),
     *(
         _rule(
             f"malleable.{field}",
             f"{_GROUP} > 0 && {width} % {_GROUP} == 0",
-            "write a multiple of groupGPUs, or of totalGPUs without it",
+            "use a multiple of groupGPUs, or of totalGPUs without it",
             unless="!has(self.malleable)",
         )
         for field, width in (("minTotalGPUs", _MIN), ("maxTotalGPUs", _MAX), ("stepGPUs", _STEP))
@@ -148,7 +148,7 @@ _RUN_RULES = [
     _rule(
         "malleable.minTotalGPUs",
         f"{_MIN} <= {_MAX}",
-        "it is over maxTotalGPUs; write at most that",
+        "the width is over maxTotalGPUs; use at most that",
         unless="!has(self.malleable)",
     ),
     *(
@@ -156,7 +156,8 @@ _RUN_RULES = [
             field,
             f"{_STEP} > 0 && {width} >= {_MIN} && {width} <= {_MAX}"
             f" && ({width} - {_MIN}) % {_STEP} == 0",
-            "widths go from minTotalGPUs to maxTotalGPUs in steps of stepGPUs; write one of those",
+            "the width goes from minTotalGPUs to maxTotalGPUs in steps of stepGPUs; use one "
+            "of those",
             unless=unless,
         )
         for field, width, unless in (
@@ -250,7 +251,7 @@ def with_run_rules(schema: Wire) -> Wire:
         _rule(
             "restartPolicy",
             "!has(self.restartPolicy) || self.restartPolicy == 'Never'",
-            "write Never, or leave it out; see spec.runtime.retries",
+            "use Never, or leave it out; see spec.runtime.retries",
         )
     )
     pod[RULES] = rules
@@ -274,7 +275,7 @@ def with_budget_rules(schema: Wire) -> Wire:
         _rule(
             "end",
             "self.start < self.end",
-            "the window ends before it starts; write an end after its start",
+            "the window ends before it starts; use an end after its start",
             unless="!has(self.start) || !has(self.end)",
         )
     ]

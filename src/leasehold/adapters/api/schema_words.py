@@ -74,14 +74,16 @@ def table(about: str, value: Wire) -> Wire:
 
 TEXT: Wire = {"type": "string"}
 CONDITION = mapping(
-    "One aspect of its state; `kubectl wait --for=condition=TYPE` waits for it.",
+    "One aspect of the object's state; `kubectl wait --for=condition=TYPE` waits for it.",
     {
-        "type": text("What it is about."),
-        "status": text("Whether it holds.", "True", "False", "Unknown"),
-        "reason": text("One word for programs."),
-        "message": text("One sentence for a person."),
-        "lastTransitionTime": instant("When it last changed."),
-        "observedGeneration": whole("The metadata.generation it was computed from."),
+        "type": text("The type of the condition."),
+        "status": text("Whether the condition is true.", "True", "False", "Unknown"),
+        "reason": text("The reason, as one word for programs."),
+        "message": text("One sentence for people."),
+        "lastTransitionTime": instant("When the status last changed."),
+        "observedGeneration": whole(
+            "The metadata.generation that the condition was computed from."
+        ),
     },
     required=("type", "status"),
     is_open=True,

@@ -17,7 +17,7 @@ def schema_of(kind: str) -> Wire:
     known = USER_SCHEMAS.get(kind) or SYSTEM_SCHEMAS[kind]
     head: Wire = {
         "apiVersion": {"type": "string", "description": "Group and version of the kind."},
-        "kind": {"type": "string", "description": "The kind of object this is."},
+        "kind": {"type": "string", "description": "The kind of the object."},
         "metadata": METADATA,
     }
     return {**known, "properties": {**head, **part(known, "properties")}}

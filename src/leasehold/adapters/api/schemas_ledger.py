@@ -19,98 +19,120 @@ from leasehold.adapters.api.schema_words import (
 from leasehold.core.names import Wire
 
 _RUN_REF = mapping(
-    "The run it belongs to.",
+    "The run that this object belongs to.",
     {
         "namespace": text("Namespace of the run."),
         "name": text("Name of the run."),
-        "uid": text("Which run of that name."),
-        "attempt": whole("Which attempt."),
+        "uid": text("UID of the run."),
+        "attempt": whole("The attempt of the run."),
     },
 )
 
 _LEASE = mapping(
-    "What was used, and who paid: one payer pays for these slots of one node from `start` until it "
-    "is closed. Written by the ledger; never edited.",
+    "Which GPUs a run used, and who paid: one envelope pays for these slots of one node from "
+    "`start` until the lease is closed. The ledger writes leases; nobody can edit them.",
     {
         "spec": mapping(
-            "What never changes.",
+            "The part of the lease that never changes.",
             {
-                "owner": text("Whose run it is."),
+                "owner": text("The owner of the run."),
                 "runRef": _RUN_REF,
                 "compPath": many("Group and pod, or group and spare, within the run.", TEXT),
                 "slice": mapping(
-                    "The GPUs.",
+                    "The GPUs of the lease.",
                     {
-                        "node": text("The node; may be selected with --field-selector."),
-                        "nodes": many("The same as a list of one.", TEXT),
-                        "slots": many("Which GPUs of the node.", whole("A slot.")),
-                        "role": text("What they are for.", "Active", "Spare", "Borrowed"),
+                        "node": text("The node; usable with --field-selector."),
+                        "nodes": many("The node again, as a list of one.", TEXT),
+                        "slots": many("The ordinals of the GPUs on the node.", whole("A slot.")),
+                        "role": text("What the GPUs are used for.", "Active", "Spare", "Borrowed"),
                     },
                 ),
-                "interval": mapping("Since when.", {"start": instant("When it began.")}),
-                "paidByEnvelope": text("The envelope that pays, by its bare name."),
+                "interval": mapping(
+                    "The time interval of the lease.", {"start": instant("When the lease starts.")}
+                ),
+                "paidByEnvelope": text("The name of the envelope that pays."),
                 "paidBy": mapping(
-                    "Who pays.",
+                    "The envelope that pays.",
                     {
                         "namespace": text("Namespace of the Budget."),
                         "budget": text("The Budget."),
                         "envelope": text("The envelope."),
-                        "owner": text("Whose Budget it is."),
-                        "relation": text("To the run's owner.", "Owned", "Shared", "Borrowed"),
+                        "owner": text("The owner of the Budget."),
+                        "relation": text(
+                            "The relation of the payer to the run's owner.",
+                            "Owned",
+                            "Shared",
+                            "Borrowed",
+                        ),
                     },
                 ),
-                "reason": text("Why it was opened.", "Start", "Grow", "Swap", "Refinance"),
-                "batch": whole("The ledger batch that opened it."),
+                "reason": text("Why the lease was opened.", "Start", "Grow", "Swap", "Refinance"),
+                "batch": whole("The ledger batch that opened the lease."),
             },
         ),
         "status": mapping(
-            "How it ends; empty while it is open and nothing ends it.",
+            "How the lease ends; empty while the lease is open and not ending.",
             {
-                "ending": anything("Reason and deadline, once it must end."),
-                "closed": flag("Whether it has ended."),
-                "endTime": instant("When it ended."),
-                "closureReason": text("Why it ended, such as Completed, Fail or Shrink."),
-                "cause": text("What is behind a closure Fail."),
-                "began": instant("Until when its pod was starting, if that took time."),
-                "saved": instant("If work was lost: what lies before this was saved."),
-                "batch": whole("The ledger batch that closed it."),
+                "ending": anything("Reason and deadline, once the lease must end."),
+                "closed": flag("Whether the lease has ended."),
+                "endTime": instant("When the lease ended."),
+                "closureReason": text("Why the lease ended, such as Completed, Fail or Shrink."),
+                "cause": text("The cause of a closure with reason Fail."),
+                "began": instant("When the pod had started, if starting took time."),
+                "saved": instant("If work was lost: the work before this time was saved."),
+                "batch": whole("The ledger batch that closed the lease."),
             },
         ),
     },
 )
 
 _RESERVATION = mapping(
-    "A start that is planned: when, where, who pays, and what must happen before.",
+    "A planned start of a run: when, where, who pays, and what must happen before.",
     {
-        "spec": mapping("Whose start it is.", {"runRef": _RUN_REF}),
+        "spec": mapping("The run that starts.", {"runRef": _RUN_REF}),
         "status": mapping(
             "The plan.",
             {
                 "state": text(
-                    "Its state.", "Pending", "Activating", "Released", "Canceled", "Blocked"
+                    "The state of the object.",
+                    "Pending",
+                    "Activating",
+                    "Released",
+                    "Canceled",
+                    "Blocked",
                 ),
-                "reason": text("Why, in one word."),
-                "message": text("One sentence for a person."),
-                "since": instant("Since when it is in this state."),
-                "announced": instant("When it was announced."),
+                "reason": text("The reason for the state, as one word."),
+                "message": text("One sentence for people."),
+                "since": instant("When the object entered this state."),
+                "announced": instant("When the Reservation was announced."),
                 "earliestStart": instant("When the run can start at the earliest."),
                 "confidence": text(
-                    "How sure that is.", "exact", "window-aligned", "needs-cuts", "needs-money"
+                    "How certain the start is.",
+                    "exact",
+                    "window-aligned",
+                    "needs-cuts",
+                    "needs-money",
                 ),
-                "startByCuts": instant("The start by cuts that was announced (rule Q5)."),
+                "startByCuts": instant("The announced start by preemption (rule Q5)."),
                 "startByFamilyRule": instant(
-                    "The start with its owner's own envelope that was announced (rule Q6)."
+                    "The announced start with the owner's own envelope (rule Q6)."
                 ),
-                "deficitGPUs": whole("GPUs it lacks then."),
-                "scope": anything("Where cuts would be considered."),
-                "intendedSlice": anything("Domains, and nodes when they are known."),
+                "deficitGPUs": whole("GPUs that are missing at that time."),
+                "scope": anything("Where runs may be preempted for this start."),
+                "intendedSlice": anything("Domains, and nodes once they are known."),
                 "held": anything(
-                    "What it has on the calendar, and from when on: nodes and payers, with GPUs."
+                    "What the Reservation keeps on the calendar, and from when: nodes and "
+                    "payers, with GPUs."
                 ),
-                "payingEnvelopes": many("Who would pay.", TEXT),
-                "releases": many("Which leases end when.", anything("A lease and an instant.")),
+                "payingEnvelopes": many("The envelopes that would pay.", TEXT),
+                "releases": many(
+                    "The leases that will end, with their times.", anything("A lease and a time.")
+                ),
                 "remedies": many("What would help, with numbers.", TEXT),
-                "odds": many("Each run's chance to be drawn.", anything("A run and percent.")),
+                "odds": many(
+                    "The chance of each run to be drawn in the lottery, in percent.",
+                    anything("A run and a percentage."),
+                ),
                 "commitment": text("SHA-256 of the lottery's nonce."),
             },
             is_open=True,
@@ -118,38 +140,40 @@ _RESERVATION = mapping(
     },
 )
 
-_CUT = anything("What was cut, and how many GPUs.")
+_CUT = anything("What was preempted, and how many GPUs.")
 _RESOLUTION = mapping(
-    "What was cut, and the proof: everything somebody needs to re-run the decision with "
-    "`leasehold lottery verify`. Immutable.",
+    "What was preempted, with everything that is needed to repeat the decision with `leasehold "
+    "lottery verify`. Immutable.",
     {
         "spec": mapping(
             "The decision.",
             {
-                "cause": text("What asked for it.", "Reservation", "Overdraft"),
+                "cause": text("What needed the preemption.", "Reservation", "Overdraft"),
                 "subject": text("The reservation, or the envelope that was overdrawn."),
-                "beneficiary": anything("The run it was for."),
+                "beneficiary": anything("The run that others were preempted for."),
                 "scope": anything("Flavor and domains, or the envelope."),
-                "instant": instant("As of when."),
-                "deficitGPUs": whole("GPUs that were lacking."),
+                "instant": instant("The time of the decision."),
+                "deficitGPUs": whole("GPUs that were missing."),
                 "spares": many("Spares that were dropped.", _CUT),
                 "shrunk": many("Groups that elastic runs gave up, in the order taken.", _CUT),
                 "lottery": mapping(
-                    "The draw; absent if it never came to that.",
+                    "The lottery; absent if none was needed.",
                     {
-                        "seed": text("What the draw follows from."),
-                        "derivedFrom": anything("What the seed follows from."),
+                        "seed": text("The inputs of the lottery."),
+                        "derivedFrom": anything("The inputs of the seed."),
                         "commitment": text("SHA-256 of the nonce, published beforehand."),
-                        "announcedIn": whole("The batch it was published in."),
-                        "conflictSet": anything("Who was in the draw, by owner."),
-                        "draws": many("The draws in order, before pruning.", _CUT),
+                        "announcedIn": whole("The batch that published the commitment."),
+                        "conflictSet": anything("The candidates of the lottery, by owner."),
+                        "draws": many("The draws in order, before victims were spared.", _CUT),
                         "sweeps": anything("Width and minimum of runs drawn group by group (R4)."),
-                        "ownedLast": flag("Whether work that owners pay for came last (Q10)."),
+                        "ownedLast": flag(
+                            "Whether work that its own owner pays for was drawn last (Q10)."
+                        ),
                     },
                 ),
-                "returned": many("Given back by pruning.", _CUT),
-                "victims": many("Leases that were cut.", TEXT),
-                "need": many("What the beneficiary asked for, by group.", _CUT),
+                "returned": many("Victims that were spared because they were not needed.", _CUT),
+                "victims": many("Leases that were preempted.", TEXT),
+                "need": many("What the beneficiary requested, by group.", _CUT),
                 "free": table("What was free in the scope, by node.", whole("GPUs.")),
                 "losses": anything("The places that were compared."),
             },
@@ -160,7 +184,13 @@ _RESOLUTION = mapping(
 
 
 def _opaque(about: str) -> Wire:
-    return mapping(about, {"spec": anything("What it holds."), "status": anything("Its state.")})
+    return mapping(
+        about,
+        {
+            "spec": anything("What the object contains."),
+            "status": anything("The state of the object."),
+        },
+    )
 
 
 _EVENT_FIELDS = ("action", "message", "reason", "reportingComponent", "reportingInstance", "type")
@@ -168,24 +198,32 @@ _EVENT = mapping(
     "Something that happened to an object.",
     {
         **{name: text(f"Its {name}.") for name in _EVENT_FIELDS},
-        "involvedObject": anything("What it happened to."),
-        "related": anything("What else it concerns."),
-        "source": anything("Who noticed."),
-        "series": anything("If it is repeated."),
-        "count": whole("How often."),
+        "involvedObject": anything("The object that the event is about."),
+        "related": anything("Another object that the event concerns."),
+        "source": anything("The component that reported the event."),
+        "series": anything("Present if the event is repeated."),
+        "count": whole("How often the event happened."),
         "eventTime": {"description": "When.", "type": "string", "nullable": True},
-        "firstTimestamp": {"description": "When first.", "type": "string", "nullable": True},
-        "lastTimestamp": {"description": "When last.", "type": "string", "nullable": True},
+        "firstTimestamp": {
+            "description": "When the event first happened.",
+            "type": "string",
+            "nullable": True,
+        },
+        "lastTimestamp": {
+            "description": "When the event last happened.",
+            "type": "string",
+            "nullable": True,
+        },
     },
 )
 _NAMESPACE = mapping(
-    "A place for Budgets and Runs. Deleting it deletes what is in it, runs first.",
+    "A place for Budgets and Runs. Deleting a namespace deletes everything in it, runs first.",
     {
-        "spec": anything("Nothing that leasehold uses."),
+        "spec": anything("leasehold does not use this."),
         "status": mapping(
-            "Its state.",
+            "The state of the object.",
             {
-                "phase": text("Its phase.", "Active", "Terminating"),
+                "phase": text("The phase.", "Active", "Terminating"),
                 "conditions": many("Conditions.", CONDITION),
             },
             is_open=True,
@@ -196,25 +234,27 @@ _NAMESPACE = mapping(
 _TAINT = mapping(
     "One taint.",
     {
-        "key": text("What it is about."),
-        "value": text("And how much of it."),
-        "effect": text("What it does to pods.", "NoSchedule", "PreferNoSchedule", "NoExecute"),
-        "timeAdded": instant("When it was put there."),
+        "key": text("The key of the taint."),
+        "value": text("The value of the taint."),
+        "effect": text(
+            "The effect of the taint on pods.", "NoSchedule", "PreferNoSchedule", "NoExecute"
+        ),
+        "timeAdded": instant("When the taint was added."),
     },
     is_open=True,
 )
 _NODE = mapping(
-    "A machine with GPUs. Labels say where it stands and what GPUs it has.",
+    "A machine with GPUs. Its labels name its location and the type of its GPUs.",
     {
         "spec": mapping(
-            "Whether it takes work.",
+            "Whether the node accepts work.",
             {
-                "unschedulable": flag("Cordoned: it takes no new work."),
-                "taints": many("What keeps pods off that do not tolerate it.", _TAINT),
+                "unschedulable": flag("If true, the node is cordoned: it gets no new work."),
+                "taints": many("Taints keep away pods that do not tolerate them.", _TAINT),
             },
             is_open=True,
         ),
-        "status": anything("What its agent says of it."),
+        "status": anything("What the agent of the node reports."),
     },
     is_open=True,
 )
@@ -225,43 +265,45 @@ SYSTEM_SCHEMAS: dict[str, Wire] = {
     "Resolution": _RESOLUTION,
     "LedgerHead": _opaque("The commit point of the ledger."),
     "LedgerBatch": _opaque("One batch of the ledger's chain."),
-    "LedgerCheckpoint": _opaque("A state of the ledger that older batches can be forgotten for."),
+    "LedgerCheckpoint": _opaque("A summary of the ledger, which replaces older batches."),
     "Node": _NODE,
     "Namespace": _NAMESPACE,
-    "Pod": _opaque("Processes on one node, made from leases."),
+    "Pod": _opaque("Processes on one node, created from leases."),
     "Event": _EVENT,
-    "Service": _opaque("There are none here."),
-    "Tenure": _opaque("Who decides: the holder of a tenure, under an epoch that only rises."),
+    "Service": _opaque("This server has none."),
+    "Tenure": _opaque("The leader: the holder of the tenure, with an epoch that only rises."),
 }
 
 _OWNER_REFERENCE = mapping(
-    "An object that it belongs to.",
+    "An object that this object belongs to.",
     {
-        "apiVersion": text("Its API version."),
-        "kind": text("Its kind."),
+        "apiVersion": text("The API version of that object."),
+        "kind": text("The kind of that object."),
         "name": text("Its name."),
-        "uid": text("Which one."),
-        "controller": flag("Whether that one manages it."),
-        "blockOwnerDeletion": flag("Whether that one waits for it."),
+        "uid": text("The UID of that object."),
+        "controller": flag("Whether that object is the controller of this one."),
+        "blockOwnerDeletion": flag("Whether that object's deletion waits for this one."),
     },
 )
 METADATA = mapping(
-    "What identifies it, and what the server has written on it.",
+    "What identifies the object, and what the server has recorded about it.",
     {
         "name": text("Unique within its kind and namespace."),
-        "generateName": text("Beginning of a name, if the server shall make one up."),
-        "namespace": text("Where it is."),
-        "labels": table("For selecting.", TEXT),
-        "annotations": table("For programs.", TEXT),
-        "uid": text("Which object of that name."),
-        "resourceVersion": text("Changes with every write."),
-        "generation": whole("Changes with the spec."),
-        "creationTimestamp": {**instant("When it was made."), "nullable": True},
-        "deletionTimestamp": {**instant("When it is to be gone."), "nullable": True},
-        "deletionGracePeriodSeconds": whole("How long it has."),
-        "finalizers": many("Who must let go of it before it is gone.", TEXT),
-        "ownerReferences": many("What it belongs to.", _OWNER_REFERENCE),
-        "managedFields": many("Who set which field.", anything("One of those who did.")),
-        "selfLink": text("Not used any more."),
+        "generateName": text("Prefix of a name that the server generates."),
+        "namespace": text("The namespace of the object."),
+        "labels": table("Labels, for selectors.", TEXT),
+        "annotations": table("Annotations, for programs.", TEXT),
+        "uid": text("The UID of the object."),
+        "resourceVersion": text("The version; it changes with every write."),
+        "generation": whole("The generation; it changes with the spec."),
+        "creationTimestamp": {**instant("When the object was created."), "nullable": True},
+        "deletionTimestamp": {**instant("When the object is to be deleted."), "nullable": True},
+        "deletionGracePeriodSeconds": whole("The grace period of the deletion, in seconds."),
+        "finalizers": many("Finalizers that must be removed before the object is deleted.", TEXT),
+        "ownerReferences": many("The objects that own this one.", _OWNER_REFERENCE),
+        "managedFields": many(
+            "Which client set which field.", anything("One client and its fields.")
+        ),
+        "selfLink": text("No longer used."),
     },
 )

@@ -39,16 +39,16 @@ _TEMPLATE = mapping(
             "A pod spec. GPUs go to its first container.",
             {
                 "containers": named(
-                    "What runs. The first container gets the GPUs.",
+                    "The containers. The first container gets the GPUs.",
                     mapping(
                         "A container.",
                         {
                             "name": text("Its name within the pod."),
-                            "image": text("Image; accepted and not used by the embedded agent."),
+                            "image": text("The image; the embedded agent accepts and ignores it."),
                             "command": many("The program and its arguments.", TEXT),
                             "args": many("More arguments.", TEXT),
                             "env": many("Environment variables.", anything("A name and a value.")),
-                            "workingDir": text("Where it starts."),
+                            "workingDir": text("The working directory."),
                             "resources": anything("CPU and memory; GPUs are added by leasehold."),
                         },
                         required=("name",),
@@ -56,7 +56,7 @@ _TEMPLATE = mapping(
                     ),
                 ),
                 "tolerations": many(
-                    "Taints it may be placed on all the same.", anything("A toleration.")
+                    "Taints of nodes that the pods tolerate.", anything("A toleration.")
                 ),
             },
             required=("containers",),
@@ -66,14 +66,16 @@ _TEMPLATE = mapping(
 )
 
 _RUN_SPEC = mapping(
-    "What somebody wants to run.",
+    "The specification of the run.",
     {
-        "owner": text("Who runs it and, first of all, who pays: an owner path such as org:ai:mm."),
+        "owner": text(
+            "The owner of the run, whose Budgets pay first: an owner path such as org:ai:mm."
+        ),
         "resources": mapping(
-            "How many GPUs of which kind.",
+            "How many GPUs, and of which type.",
             {
-                "gpuType": text("The flavor of GPU, as nodes are labelled: H100-80GB."),
-                "totalGPUs": whole("GPUs in all; the groups must divide it."),
+                "gpuType": text("The GPU type as in the node labels, such as H100-80GB."),
+                "totalGPUs": whole("Number of GPUs in total; a multiple of the group size."),
                 "gpusPerPod": whole(
                     "GPUs per pod; default: the largest size that divides a group and fits a node."
                 ),
@@ -81,7 +83,7 @@ _RUN_SPEC = mapping(
             required=("gpuType", "totalGPUs"),
         ),
         "locality": mapping(
-            "Where it may be placed.",
+            "Where the run may be placed.",
             {
                 "groupGPUs": whole(
                     "GPUs per group; a group never leaves its fabric domain. Default: one group."
@@ -90,7 +92,7 @@ _RUN_SPEC = mapping(
                     "Whether groups may be in different domains; default true."
                 ),
                 "selector": mapping(
-                    "Only there.",
+                    "Only in the selected places.",
                     {
                         "region": text("Only in this region."),
                         "cluster": text("Only in this cluster."),
@@ -100,31 +102,44 @@ _RUN_SPEC = mapping(
             },
         ),
         "gang": text(
-            "Run: all groups live and die together (default). Group: each alone, as in sweeps.",
+            "Run: all groups start and end together (default). Group: each group starts and "
+            "ends alone, as in sweeps.",
             "Run",
             "Group",
         ),
         "malleable": mapping(
-            "Makes the run elastic: it may start narrower than it would like, grow when GPUs are "
-            "free, and be shrunk instead of stopped. Widths go from minTotalGPUs to maxTotalGPUs "
-            "in steps of stepGPUs.",
+            "Makes the run elastic: it may start with fewer GPUs than desired, grow when GPUs "
+            "are free, and be shrunk instead of stopped. Its width goes from minTotalGPUs to "
+            "maxTotalGPUs in steps of stepGPUs.",
             {
-                "minTotalGPUs": whole("The least GPUs it can work with; a multiple of a group."),
-                "maxTotalGPUs": whole("The most GPUs it can use; a whole number of steps above."),
-                "stepGPUs": whole("GPUs per step, a multiple of a group; default: one group."),
+                "minTotalGPUs": whole(
+                    "The smallest number of GPUs that the run can use; a multiple of "
+                    "the group size."
+                ),
+                "maxTotalGPUs": whole(
+                    "The largest number of GPUs that the run can use; minTotalGPUs "
+                    "plus a multiple of stepGPUs."
+                ),
+                "stepGPUs": whole(
+                    "GPUs per step, a multiple of the group size; default: one group."
+                ),
                 "desiredTotalGPUs": whole(
-                    "The width wanted now; default totalGPUs. May be edited while it runs."
+                    "The desired number of GPUs; default totalGPUs. Can be edited while the run "
+                    "works."
                 ),
             },
             required=("minTotalGPUs", "maxTotalGPUs"),
         ),
-        "sparesPerGroup": whole("GPUs held idle per group, to replace a node that fails; 0."),
+        "sparesPerGroup": whole("GPUs kept idle per group, to replace a failed node; default 0."),
         "opportunistic": flag(
-            "May also sit on other runs' spares, ended the moment they are needed; default false."
+            "Whether the run may also use other runs' spares, and be preempted as soon as they "
+            "are needed; default false."
         ),
-        "stop": flag("True cancels it and keeps the object; deleting it cancels too."),
+        "stop": flag(
+            "True cancels the run and keeps the object; deleting the object also cancels the run."
+        ),
         "runtime": mapping(
-            "How long, and what happens when it ends badly.",
+            "Time limits, and what happens after a failure.",
             {
                 "maxDuration": text(f"Wall-clock limit per attempt. {_SPAN}"),
                 "checkpoint": text(
@@ -141,11 +156,11 @@ _RUN_SPEC = mapping(
             },
         ),
         "funding": mapping(
-            "Who else may pay.",
+            "Which other owners may pay.",
             {
                 "allowBorrow": flag("Whether budgets outside the family may pay; default false."),
-                "maxBorrowGPUs": whole("At most so many borrowed GPUs."),
-                "sponsors": distinct("Only these owners may lend, in this order."),
+                "maxBorrowGPUs": whole("The largest number of borrowed GPUs."),
+                "sponsors": distinct("Only these owners may lend; they are asked in this order."),
             },
         ),
         "template": _TEMPLATE,
@@ -154,52 +169,52 @@ _RUN_SPEC = mapping(
 )
 
 _RUN_STATUS = mapping(
-    "What became of it, computed from the ledger.",
+    "The state of the run, computed from the ledger.",
     {
-        "phase": text("Its phase.", "Pending", "Running", "Completed", "Failed"),
-        "message": text("One sentence for a person."),
+        "phase": text("The phase.", "Pending", "Running", "Completed", "Failed"),
+        "message": text("One sentence for people."),
         "attempt": whole("Which attempt this is; 0 before the first."),
         "boundAttempt": whole("The last attempt whose pods were all bound."),
-        "submitted": instant("When it was submitted."),
+        "submitted": instant("When the Run was submitted."),
         "arrived": mapping(
-            "Its place in line, as it was when it was first seen.",
+            "The position in the order of submission, fixed when the run was first seen.",
             {
-                "instant": instant("When it came."),
-                "number": whole("Among those that came then, where that is told to the second."),
+                "instant": instant("When the run arrived."),
+                "number": whole("The rank among runs that arrived in the same second."),
             },
         ),
         "podRequests": mapping(
-            "What one of its pods asks for, if the API server adds to its template.",
+            "What one pod requests, if the API server adds to the template.",
             {"cpu": text("CPUs."), "memory": text("Bytes of memory.")},
         ),
-        "started": instant("When its present or last attempt started."),
-        "ended": instant("When it was over."),
+        "started": instant("When the current or last attempt started."),
+        "ended": instant("When the Run ended."),
         "width": mapping(
-            "GPUs it may have, wants and has.",
+            "GPUs that the run may have, requests and has.",
             {
-                "min": whole("The least it can work with."),
-                "max": whole("The most it can use."),
-                "desired": whole("What it wants now."),
-                "allocated": whole("What it has now."),
-                "spares": whole("Idle GPUs held to replace failing ones."),
-                "pending": whole("What it still waits for."),
+                "min": whole("The minimum."),
+                "max": whole("The maximum."),
+                "desired": whole("The desired number now."),
+                "allocated": whole("The number now."),
+                "spares": whole("Idle GPUs, kept to replace failed ones."),
+                "pending": whole("GPUs that the run still waits for."),
             },
         ),
         "funding": mapping(
-            "Who pays, now and to date.",
+            "Who pays, now and in total.",
             {
-                "ownedGPUs": whole("Paid by its owner's budgets."),
-                "sharedGPUs": whole("Paid by the family's budgets."),
-                "borrowedGPUs": whole("Paid by sponsors."),
+                "ownedGPUs": whole("GPUs paid by the owner's budgets."),
+                "sharedGPUs": whole("GPUs paid by the family's budgets."),
+                "borrowedGPUs": whole("GPUs paid by sponsors."),
                 "ownedGPUHours": text("To date."),
                 "sharedGPUHours": text("To date."),
                 "borrowedGPUHours": text("To date."),
-                "sponsors": many("Who lends.", anything("Owner, envelope, GPUs, GPU-hours.")),
+                "sponsors": many("The sponsors.", anything("Owner, envelope, GPUs, GPU-hours.")),
             },
         ),
-        "leases": many("Names of its open leases.", TEXT),
+        "leases": many("Names of the open leases.", TEXT),
         "reservation": mapping(
-            "Its planned start.",
+            "The planned start.",
             {
                 "name": text("The Reservation."),
                 "earliestStart": instant("When it can start at the earliest."),
@@ -215,36 +230,40 @@ _RUN_STATUS = mapping(
 )
 
 RUN = mapping(
-    "A unit of work on GPUs: what somebody wants to run, who pays, and what became of it.",
+    "A job on GPUs: what to run, who pays, and its state.",
     {"spec": _RUN_SPEC, "status": _RUN_STATUS},
     required=("spec",),
 )
 
 _ENVELOPE = mapping(
-    "A right to use GPUs of one flavor, somewhere, for some time.",
+    "A right to use GPUs of one flavor, in a place, for a time.",
     {
-        "name": text("Its name within the Budget."),
-        "flavor": text("The flavor of GPU it pays for."),
+        "name": text("The name within the Budget."),
+        "flavor": text("The GPU type that the envelope pays for."),
         "selector": mapping(
-            "Where it pays; without it, anywhere.",
+            "Where the envelope pays; if missing, everywhere.",
             {"region": text("Only in this region."), "cluster": text("Only in this cluster.")},
         ),
-        "concurrency": whole("GPUs at one time."),
-        "maxGPUHours": number("GPU-hours within the window; without it, no limit."),
-        "start": instant("Beginning of the window; without it, it has begun."),
-        "end": instant("End of the window (exclusive); without it, it never ends."),
+        "concurrency": whole("The largest number of GPUs at one time."),
+        "maxGPUHours": number("GPU-hours within the window; if missing, no limit."),
+        "start": instant("Start of the window; if missing, the window is open already."),
+        "end": instant("End of the window (exclusive); if missing, the window never ends."),
         "sharing": text(
-            "family (default): children of its owner may use what is idle. none: nobody.",
+            "family (default): the owner's family may use idle GPUs. none: only the owner may "
+            "use them.",
             "family",
             "none",
         ),
         "lending": mapping(
-            "Who outside the family may be sponsored.",
+            "Which owners outside the family may borrow.",
             {
-                "allow": flag("Whether it lends at all; default false."),
-                "to": distinct("Globs over owner paths, * crosses colons; none admits nobody."),
-                "maxConcurrency": whole("At most so many lent GPUs at one time."),
-                "maxGPUHours": number("At most so many lent GPU-hours."),
+                "allow": flag("Whether the envelope lends; default false."),
+                "to": distinct(
+                    "Patterns of owner paths, where * also matches colons; an empty "
+                    "list allows no owner."
+                ),
+                "maxConcurrency": whole("The largest number of lent GPUs at one time."),
+                "maxGPUHours": number("The largest number of lent GPU-hours."),
             },
         ),
     },
@@ -252,21 +271,27 @@ _ENVELOPE = mapping(
 )
 
 _BUDGET_SPEC = mapping(
-    "What an owner may claim.",
+    "What an owner may use.",
     {
-        "owner": text("Whose budget it is, an owner path such as org:ai:mm. Cannot be edited."),
-        "parents": distinct("Owners above it; default: the owner's path less its last part."),
-        "namespaces": distinct("Where Runs may spend as this owner, besides its own."),
-        "envelopes": named("What it may use.", _ENVELOPE),
+        "owner": text(
+            "The owner of the Budget, an owner path such as org:ai:mm. Cannot be edited."
+        ),
+        "parents": distinct(
+            "The parents of the owner; default: the owner's path without its last part."
+        ),
+        "namespaces": distinct("Other namespaces whose Runs may charge this Budget."),
+        "envelopes": named("The envelopes of the Budget.", _ENVELOPE),
         "aggregateCaps": named(
-            "Caps over several of its envelopes.",
+            "Caps over several envelopes of the Budget.",
             mapping(
                 "A cap.",
                 {
-                    "name": text("Its name within the Budget."),
+                    "name": text("The name within the Budget."),
                     "flavor": text("The flavor of all its envelopes."),
                     "envelopes": distinct("Names of envelopes of this Budget."),
-                    "maxConcurrency": whole("GPUs at one time, over all of them."),
+                    "maxConcurrency": whole(
+                        "The largest number of GPUs at one time, over all these envelopes."
+                    ),
                 },
                 required=("name", "flavor", "envelopes", "maxConcurrency"),
             ),
@@ -276,25 +301,25 @@ _BUDGET_SPEC = mapping(
 )
 
 _BUDGET_STATUS = mapping(
-    "What is used of it, computed from the ledger.",
+    "The use of the Budget, computed from the ledger.",
     {
         "state": text("Healthy, NearLimit or Overdrawn, as the condition says."),
-        "gpus": text("GPUs in use, of those that it may use at one time: 8/16."),
-        "envelopeCount": whole("How many envelopes it has."),
+        "gpus": text("GPUs in use and GPUs allowed at one time, such as 8/16."),
+        "envelopeCount": whole("The number of envelopes."),
         "envelopes": named(
-            "By envelope.",
+            "Use by envelope.",
             mapping(
                 "Use of one envelope.",
                 {
                     "name": text("The envelope."),
                     "used": whole("GPUs in use."),
-                    "spare": whole("Of those, held idle as spares."),
+                    "spare": whole("GPUs of those that are kept idle as spares."),
                     "lent": many("GPUs lent, by borrower.", anything("Borrower and GPUs.")),
                     "headroom": whole("GPUs left."),
                     "gpuHoursUsed": text("GPU-hours used."),
                     "gpuHoursCommitted": text("GPU-hours that open leases may still use."),
-                    "gpuHoursLeft": text("GPU-hours left, if they are limited."),
-                    "overdrawnSince": instant("Since when it is over its limits."),
+                    "gpuHoursLeft": text("GPU-hours left, if the envelope limits them."),
+                    "overdrawnSince": instant("Since when the envelope is over its limits."),
                 },
                 required=("name",),
                 is_open=True,
@@ -306,7 +331,8 @@ _BUDGET_STATUS = mapping(
 )
 
 BUDGET = mapping(
-    "What an owner may claim: envelopes of GPUs by flavor, place and time, and whom it lends to.",
+    "What an owner may use: envelopes of GPUs by type, place and time, and the owners that it "
+    "lends to.",
     {"spec": _BUDGET_SPEC, "status": _BUDGET_STATUS},
     required=("spec",),
 )

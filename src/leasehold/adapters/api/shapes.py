@@ -59,20 +59,20 @@ def wrong(value: object, schema: Wire, path: str) -> Iterator[str]:
         return
     legal = _TYPES[wanted]
     if not isinstance(value, legal) or (isinstance(value, bool) and bool not in legal):
-        yield f"{path}: {shown(value)}: write {_article(str(wanted))}"
+        yield f"{path}: {shown(value)}: use {_article(str(wanted))}"
         return
     if isinstance(value, list):
         for index, each in enumerate(value):
             place = joined(path, index)
             if each is None:
-                yield f"{place}: null: write no empty members"
+                yield f"{place}: null: remove empty members"
             yield from wrong(each, part(schema, "items"), place)
     elif isinstance(value, dict):
         fields, others = part(schema, "properties"), part(schema, "additionalProperties")
         for key, each in value.items():
             place = joined(path, key)
             if each is None and others:
-                yield f"{place}: null: write a value or leave it out"
+                yield f"{place}: null: use a value or leave it out"
             yield from wrong(each, part(fields, key) or others, place)
 
 

@@ -34,7 +34,7 @@ async def read_object(request: Request) -> Wire:
             return decode_object(body)
         except (BadProtobuf, UnicodeDecodeError) as error:
             raise bad_request(
-                f"the body is no protobuf object that is known here: {error}"
+                f"the body is not a protobuf object that this server supports: {error}"
             ) from None
     raise unsupported(media, JSON, "application/yaml", PROTOBUF)
 
@@ -52,7 +52,7 @@ def json_value(body: bytes) -> object:
     try:
         value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"the body is no JSON: {error}") from None
+        raise bad_request(f"the body is not JSON: {error}") from None
     check_plain(value)
     return value
 
@@ -69,7 +69,7 @@ def yaml_value(body: bytes) -> object:
 
 def as_mapping(value: object) -> Wire:
     if not isinstance(value, dict):
-        raise bad_request("the body is no object; write one with apiVersion and kind")
+        raise bad_request("the body is not an object; send an object with apiVersion and kind")
     return value
 
 
@@ -85,7 +85,7 @@ def check_plain(value: object) -> None:
             elif isinstance(each, list):
                 deeper.extend(each)
             elif isinstance(each, int) and each.bit_length() > _WHOLE_BITS_MAX:
-                raise bad_request("the body has a number of over 64 bits")
+                raise bad_request("the body has a number with more than 64 bits")
         level = deeper
         if not level:
             return
@@ -98,7 +98,7 @@ def _yaml(body: bytes) -> object:
         depth = 0
         for event in yaml.parse(text, Loader=_BASE):
             if isinstance(event, yaml.AliasEvent):
-                raise bad_request("the body has YAML aliases; write it out")
+                raise bad_request("the body has YAML aliases; repeat the values instead")
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -113,7 +113,7 @@ def _yaml(body: bytes) -> object:
         return None if node is None else _plain(node)
     except yaml.YAMLError as error:
         said = getattr(error, "problem", None) or "not YAML"
-        raise bad_request(f"the body is no single YAML document: {said}") from None
+        raise bad_request(f"the body is not a single YAML document: {said}") from None
     except (UnicodeDecodeError, UnicodeEncodeError):
         raise bad_request("the body is not UTF-8") from None
 
@@ -121,12 +121,12 @@ def _yaml(body: bytes) -> object:
 def _plain(node: yaml.Node) -> object:
     """Convert a node as sigs.k8s.io/yaml does: to JSON types; dates stay text."""
     if isinstance(node, yaml.MappingNode | yaml.SequenceNode) and node.tag not in _COLLECTIONS:
-        raise bad_request(f"the YAML tag {node.tag[:80]!r} is not taken; leave it out")
+        raise bad_request(f"the YAML tag {node.tag[:80]!r} is not supported; leave it out")
     if isinstance(node, yaml.MappingNode):
         found: Wire = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise bad_request("the body has a YAML key that is no text")
+                raise bad_request("the body has a YAML key that is not a string")
             found[key.value] = _plain(value)
         return found
     if isinstance(node, yaml.SequenceNode):
@@ -147,7 +147,7 @@ def _scalar(node: yaml.Node) -> object:
             return _decimal(text)
         case "str" | "timestamp" | "value" | "merge":
             return text
-    raise bad_request(f"the YAML tag {node.tag[:80]!r} is not taken; leave it out")
+    raise bad_request(f"the YAML tag {node.tag[:80]!r} is not supported; leave it out")
 
 
 def _whole(text: str) -> object:
@@ -166,5 +166,5 @@ def _decimal(text: str) -> object:
     except ValueError:
         return text
     if value != value or abs(value) == float("inf"):
-        raise bad_request(f"{text[:80]!r} is no number that JSON has")
+        raise bad_request(f"{text[:80]!r} is not a number that JSON supports")
     return value

@@ -172,8 +172,8 @@ class Connections:
         if now - self._complained >= _SILENCE_S:
             self._complained = now
             _log.warning(
-                "not all connections are taken; raise `ulimit -n`, or see who makes "
-                "them with `ss -tnp`",
+                "the server cannot accept more connections; raise `ulimit -n`, or find the "
+                "clients with `ss -tnp`",
                 why=why,
             )
 

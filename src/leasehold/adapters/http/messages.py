@@ -88,7 +88,7 @@ class Request:
             return True
         if value in ("", "0", "f", "F", "false", "FALSE", "False"):
             return False
-        raise bad_request(f"{name}={value[:80]!r} is no boolean; write true or false")
+        raise bad_request(f"{name}={value[:80]!r} is not a boolean; use true or false")
 
     def number(self, name: str, *, least: int = 0) -> int | None:
         """Return an integer parameter; None if it is absent or empty."""
@@ -97,7 +97,7 @@ class Request:
             return None
         if not (value.isascii() and value.isdigit() and len(value) < 19) or int(value) < least:
             raise bad_request(
-                f"{name}={value[:80]!r} is no whole number from {least}; write one in digits"
+                f"{name}={value[:80]!r} is not a whole number of at least {least}; use digits"
             )
         return int(value)
 
@@ -107,7 +107,7 @@ class Request:
             async with asyncio.timeout(BODY_S_MAX):
                 return await self._body()
         except TimeoutError:
-            message = f"the body did not come within {BODY_S_MAX:.0f} s; send it again"
+            message = f"the body did not arrive within {BODY_S_MAX:.0f} s; send the request again"
             raise RequestRefused(408, "Timeout", message) from None
 
     async def _body(self) -> bytes:

@@ -22,7 +22,7 @@ class BadProtobuf(ValueError):  # noqa: N818 - named for the condition
 def decode_object(body: bytes) -> Wire:
     """Decode the object in Kubernetes' envelope; raise `BadProtobuf` for unknown kinds."""
     if not body.startswith(MAGIC):
-        raise BadProtobuf("it does not begin with Kubernetes' envelope")
+        raise BadProtobuf("the body does not begin with the envelope of Kubernetes")
     envelope = _fields(body[len(MAGIC) :])
     meta, raw = _fields(_bytes(envelope, 1)), _bytes(envelope, 2)
     api_version, kind = _text(meta, 1), _text(meta, 2)
@@ -37,7 +37,7 @@ def decode_object(body: bytes) -> Wire:
     elif kind == "DeleteOptions":
         obj.update(_delete_options(inner))
     elif kind != "SelfSubjectReview":
-        raise BadProtobuf(f"a {kind[:80]!r} is taken as JSON only")
+        raise BadProtobuf(f"a {kind[:80]!r} is accepted as JSON only")
     return obj
 
 
@@ -81,7 +81,7 @@ def _delete_options(fields: dict[int, list[Value]]) -> Wire:
     if 1 in fields:
         number = fields[1][-1]
         if not isinstance(number, int):
-            raise BadProtobuf("gracePeriodSeconds is no number")
+            raise BadProtobuf("gracePeriodSeconds is not a number")
         found["gracePeriodSeconds"] = number if number < 1 << 63 else number - (1 << 64)
     if 2 in fields:
         inner = _fields(_bytes(fields, 2))
@@ -152,4 +152,4 @@ def _text(fields: dict[int, list[Value]], number: int) -> str:
     try:
         return _bytes(fields, number).decode()
     except UnicodeDecodeError as error:
-        raise BadProtobuf("a text is not UTF-8") from error
+        raise BadProtobuf("a string is not UTF-8") from error

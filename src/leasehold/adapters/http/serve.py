@@ -151,5 +151,5 @@ def _sentence(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"{place} is in use by another program; stop it, or choose another port with --port"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{place} may not be listened on by this user; choose a port over 1023 with --port"
-    return f"{place} cannot be listened on ({error.strerror}); choose another host or port"
+        return f"this user may not listen on {place}; choose a port over 1023 with --port"
+    return f"leasehold cannot listen on {place} ({error.strerror}); choose another host or port"

@@ -158,7 +158,8 @@ def _read(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except ValueError as error:
         raise BadCertificates(
-            f"{path} is no certificate; restore it, or remove its folder and make new kubeconfigs"
+            f"{path} is not a certificate; restore it, or remove its folder and create new "
+            "kubeconfigs"
         ) from error
 
 
@@ -167,7 +168,8 @@ def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except ValueError as error:
         raise BadCertificates(
-            f"{path} is no private key; restore it, or remove its folder and make new kubeconfigs"
+            f"{path} is not a private key; restore it, or remove its folder and create new "
+            "kubeconfigs"
         ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey), "we make no others"
     return key

@@ -138,7 +138,9 @@ class Tokens:
         try:
             self._refresh()
         except BadTokenFile as error:
-            _log.error("token file unusable; nobody is let in", why=str(error))
+            _log.error(
+                "the token file cannot be read, so all requests are rejected", why=str(error)
+            )
 
     def _refresh(self) -> None:
         """Read the file again if it has changed."""
@@ -157,8 +159,8 @@ class Tokens:
             found = msgspec.json.decode(self.path.read_bytes(), type=_TokenFile)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadTokenFile(
-                f"{self.path} is no token file ({error}); "
-                "restore it, or remove it and make new tokens"
+                f"{self.path} is not a token file ({error}); restore it, or remove it and create "
+                "new tokens"
             ) from error
         self._known = {record.sha256: record for record in found.tokens}
 

@@ -51,14 +51,14 @@ def load_context(path: str, context: str) -> KubeContext:
     config = [(file, each) for file, each in found if each]
     if not config:
         raise BadKubeconfig(
-            f"there is no kubeconfig ({shown}); `leasehold up` writes one, "
-            "name it with --kubeconfig or $KUBECONFIG"
+            f"there is no kubeconfig ({shown}); `leasehold up` writes one: name it with "
+            "--kubeconfig or $KUBECONFIG"
         )
     name = context or next(
         (text for _, each in config if (text := _text(each, "current-context"))), ""
     )
     if not name:
-        raise BadKubeconfig(f"{shown} has no current-context; name one with --context")
+        raise BadKubeconfig(f"{shown} has no current-context; name a context with --context")
     _, chosen = _named(config, "contexts", "context", name, shown)
     at, cluster = _named(config, "clusters", "cluster", _text(chosen, "cluster"), shown)
     user_name = _text(chosen, "user")
@@ -175,7 +175,7 @@ def _with_user(context: KubeContext, file: Path, user: Wire) -> KubeContext:
         )
     if any(ord(each) < 33 or ord(each) > 126 for each in token):
         raise BadKubeconfig(
-            f"{file}: the token of user {context.user!r} has characters no token has"
+            f"{file}: the token of user {context.user!r} has characters that a token cannot contain"
         )
     changes = {
         "token": token,
@@ -208,11 +208,11 @@ def _ask_plugin(file: Path, plugin: Wire) -> tuple[str, bytes, bytes]:
         said = json.loads(done.stdout) if done.returncode == 0 else {}
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise BadKubeconfig(
-            f"{file}: the exec plugin {command!r} gave no credential: {error}"
+            f"{file}: the exec plugin {command!r} returned no credential: {error}"
         ) from None
     status = said.get("status") if isinstance(said, dict) else None
     if not isinstance(status, dict):
-        raise BadKubeconfig(f"{file}: the exec plugin {command!r} gave no credential")
+        raise BadKubeconfig(f"{file}: the exec plugin {command!r} returned no credential")
     return (
         _text(status, "token"),
         _text(status, "clientCertificateData").encode(),

@@ -205,7 +205,7 @@ def _manifest(raw: bytes) -> Wire:
     try:
         return _decode(raw)
     except msgspec.DecodeError as error:
-        raise AnswerRefused(400, "BadRequest", f"the body is no JSON object: {error}") from None
+        raise AnswerRefused(400, "BadRequest", f"the body is not a JSON object: {error}") from None
 
 
 def _json(status: int, body: Wire) -> web.Response:

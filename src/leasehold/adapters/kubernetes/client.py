@@ -208,7 +208,7 @@ class Client:
         now = asyncio.get_running_loop().time()
         if not self._told_at or now - self._told_at > TELL_S:
             self._told_at = now
-            _log.warning("the API server does not let us", message=said)
+            _log.warning("the API server does not allow this", message=said)
 
     async def _answered(
         self, track: _Track, request: ApiRequest, timeout: aiohttp.ClientTimeout

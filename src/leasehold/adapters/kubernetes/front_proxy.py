@@ -52,10 +52,12 @@ class FrontProxy:
         """Return the user whom a request is for; raise `UntrustedProxy`. `peer` is the verified
         certificate; `headers` may repeat a name."""
         if self.names and not set(_common_names(peer or {})) & set(self.names):
-            raise UntrustedProxy("its certificate has none of the names that may ask for others")
+            raise UntrustedProxy(
+                "the client certificate has none of the names that may act for other users"
+            )
         user = next((headers[each] for each in self.user_headers if each in headers), "")
         if not user:
-            raise UntrustedProxy("it does not say for whom it asks")
+            raise UntrustedProxy("the request does not name the user for whom it is made")
         groups: list[str] = []
         for name in self.group_headers:
             getall = getattr(headers, "getall", None)

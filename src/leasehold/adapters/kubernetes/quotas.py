@@ -32,8 +32,9 @@ def quota_problem(quotas: Iterable[Wire], trial: Trial, answer: Wire) -> str:
                 continue
             said = f"the ResourceQuota {text_at(part(quota, 'metadata'), 'name')} of its namespace"
             return (
-                f"{said} allows {most} of {name}, and its {trial.count} pods need "
-                f"{_written(needed)} together; ask for less, or have it raised and edit the Run"
+                f"{said} allows {most} of {name}, but the {trial.count} pods of the Run need "
+                f"{_written(needed)} together; request less, or have the quota raised and then "
+                "edit the Run"
             )
     return ""
 

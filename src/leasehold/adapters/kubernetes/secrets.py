@@ -27,8 +27,8 @@ async def kept_secret(client: Client, namespace: str, name: str, *, size: int) -
     fields = await kept_fields(client, namespace, name, lambda: {FIELD: secrets.token_bytes(size)})
     if len(fields.get(FIELD, b"")) != size:
         raise BadSecret(
-            f"Secret {namespace}/{name} has no {FIELD} of {size} bytes; restore it from a "
-            "backup, or delete it, and what was announced under it is announced again"
+            f"Secret {namespace}/{name} has no {FIELD} of {size} bytes; restore the Secret from "
+            "a backup, or delete it, and leasehold repeats its announcements with a new key"
         )
     return fields[FIELD]
 

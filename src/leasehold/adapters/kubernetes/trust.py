@@ -48,7 +48,10 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> KubeContext:
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise BadKubeconfig("this is no pod: KUBERNETES_SERVICE_HOST is not set; name a kubeconfig")
+        raise BadKubeconfig(
+            "leasehold does not run in a pod (KUBERNETES_SERVICE_HOST is not set); name a "
+            "kubeconfig"
+        )
     try:
         token = (folder / "token").read_text(encoding="ascii").strip()
         namespace = (folder / "namespace").read_text(encoding="utf-8").strip()

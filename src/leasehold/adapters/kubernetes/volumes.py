@@ -74,9 +74,9 @@ class Volumes:
             return
         if found.get("volumeBindingMode") == LATE:
             why = (
-                f"the claim {claim} is not bound, and its storage class {storage_class} waits for "
-                "its first consumer; have it bound first (a pod of another scheduler that uses "
-                "it), or use a class that binds at once"
+                f"the claim {claim} is not bound, and its storage class {storage_class} waits "
+                "for its first consumer; bind the claim first (with a pod of another scheduler "
+                "that uses it), or use a storage class that binds immediately"
             )
             raise Invalid([(place, why)], "Pod")
 

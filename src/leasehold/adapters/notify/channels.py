@@ -122,7 +122,7 @@ class Command:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise NotDelivered(f"it did not end within {TIMEOUT_S:g} s") from None
+            raise NotDelivered(f"the command did not end within {TIMEOUT_S:g} s") from None
         except (OSError, ValueError) as error:
             raise NotDelivered(str(error)) from None
         if done.returncode:

@@ -30,19 +30,21 @@ def problems_of(obj: Wire) -> Problems:
     name, namespace = metadata.get("name"), metadata.get("namespace", "")
     if not isinstance(name, str) or len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
         problems.append(
-            ("metadata.name", f"{name!r} is no DNS subdomain of at most 253 characters")
+            ("metadata.name", f"{name!r} is not a DNS subdomain of at most 253 characters")
         )
     if namespace != "" and not _is_label(namespace):
-        why = f"{namespace!r} is no DNS label of at most 63 characters"
+        why = f"{namespace!r} is not a DNS label of at most 63 characters"
         problems.append(("metadata.namespace", why))
     labels = metadata.get("labels", {})
     if not isinstance(labels, dict):
-        return [*problems, ("metadata.labels", "is no mapping")]
+        return [*problems, ("metadata.labels", "is not a mapping")]
     for label, value in labels.items():
         if not _is_label_key(label):
-            problems.append((f"metadata.labels[{label}]", "is no qualified name"))
+            problems.append((f"metadata.labels[{label}]", "is not a qualified name"))
         if value != "" and not _is_qualified(value):
-            why = f"{value!r} is no label value: at most 63 of letters, digits, '-', '_' and '.'"
+            why = (
+                f"{value!r} is not a label value: use at most 63 letters, digits, '-', '_' and '.'"
+            )
             problems.append((f"metadata.labels[{label}]", why))
     if obj.get("kind") == "Node":
         problems += _problems_of_node(obj.get("spec"))
@@ -54,29 +56,29 @@ def _problems_of_node(spec: object) -> Problems:
     if spec is None:
         return []
     if not isinstance(spec, dict):
-        return [("spec", "is no mapping")]
+        return [("spec", "is not a mapping")]
     problems: Problems = []
     if not isinstance(spec.get("unschedulable", False), bool):
-        problems.append(("spec.unschedulable", "write true or false"))
+        problems.append(("spec.unschedulable", "use true or false"))
     taints = spec.get("taints")
     if taints is not None and not isinstance(taints, list):
-        return [*problems, ("spec.taints", "write a list of taints")]
+        return [*problems, ("spec.taints", "use a list of taints")]
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints or []):
         path = f"spec.taints[{index}]"
         if not isinstance(taint, dict):
-            problems.append((path, "write key, value and effect"))
+            problems.append((path, "use key, value and effect"))
             continue
         key, value, effect = taint.get("key"), taint.get("value"), taint.get("effect")
         if not isinstance(key, str) or not _is_label_key(key):
-            problems.append((f"{path}.key", f"{key!r} is no qualified name"))
+            problems.append((f"{path}.key", f"{key!r} is not a qualified name"))
         if value not in (None, "") and not _is_qualified(value):
-            problems.append((f"{path}.value", f"{value!r} is no label value"))
+            problems.append((f"{path}.value", f"{value!r} is not a label value"))
         if effect not in TAINT_EFFECTS:
             listed = ", ".join(TAINT_EFFECTS)
-            problems.append((f"{path}.effect", f"{effect!r}: write one of {listed}"))
+            problems.append((f"{path}.effect", f"{effect!r}: use one of {listed}"))
         elif (str(key), str(effect)) in seen:
-            problems.append((path, "another taint has this key and effect; keep one"))
+            problems.append((path, "another taint has this key and effect; remove one of them"))
         seen.add((str(key), str(effect)))
     return problems
 
@@ -91,7 +93,12 @@ def problems_of_change(old: Wire, new: Wire) -> Problems:
         known = _finalizers(before)
         added = [finalizer for finalizer in _finalizers(after) if finalizer not in known]
         if added:
-            problems.append(("metadata.finalizers", f"{added[0]} cannot be added to what is going"))
+            problems.append(
+                (
+                    "metadata.finalizers",
+                    f"{added[0]} cannot be added to an object that is being deleted",
+                )
+            )
     return problems
 
 
@@ -103,7 +110,7 @@ def problems_of_status(old: Wire, new: Wire) -> Problems:
     if before.get("closed") and after != before:
         return [("status", "is final once the lease is closed")]
     if "ending" in before and after.get("ending") != before["ending"]:
-        return [("status.ending", "is set once and stays")]
+        return [("status.ending", "cannot change once it is set")]
     return []
 
 

@@ -25,8 +25,8 @@ def check_rights(caller: Caller, target: Target, needed: list[Right]) -> None:
         return
     verb, owner = missing
     why = (
-        f"it needs the verb {verb} on owner {owner}; ask an administrator for a token made with "
-        f"`leasehold token create --user {caller.user} --{verb} '{owner}'`"
+        f"this request needs the verb {verb} on owner {owner}; ask an administrator for a token "
+        f"made with `leasehold token create --user {caller.user} --{verb} '{owner}'`"
     )
     raise _forbidden(caller, "write", target, why)
 
@@ -40,10 +40,10 @@ def why_not(
 ) -> str:
     """Return why the caller may not do this; "" if it may. `namespace` None: all namespaces."""
     if not _sees(caller, verb, resource, namespace):
-        where = "in all namespaces" if namespace is None else f"in namespace {namespace}"
+        where = "all namespaces" if namespace is None else f"namespace {namespace}"
         return (
-            f"the token of {caller.user} does not reach {where}; ask an administrator for one made "
-            "with `leasehold token create --namespace`"
+            f"the token of {caller.user} does not cover {where}; ask an administrator for a "
+            "token made with `leasehold token create --namespace`"
         )
     if caller.role is CallerRole.SYSTEM:
         return ""

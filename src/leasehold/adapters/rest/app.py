@@ -90,9 +90,9 @@ class App:
             try:
                 await NamespaceDeletion(self._backend.store, self._backend.clock).run()
             except StoreError as error:
-                _log.warning("namespaces are not cleared for now", why=str(error))
+                _log.warning("deleted namespaces are not cleaned up at the moment", why=str(error))
             except Exception:
-                _log.exception("clearing namespaces failed; it goes on")
+                _log.exception("cleaning up a deleted namespace failed; leasehold tries again")
             await self._backend.clock.sleep(1000)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +105,7 @@ class App:
         except Exception:
             _log.exception("request failed", method=scope.get("method"))
             answer = status_response(
-                RequestRefused(500, "InternalError", "an error of the server's own")
+                RequestRefused(500, "InternalError", "an internal error of the server")
             )
         if isinstance(answer, Stream):
             assert request is not None, "somebody asked for it"
@@ -122,7 +122,7 @@ class App:
         request.caller = self._caller(request)
         if any(name.startswith(b"impersonate-") for name in request.headers):
             raise RequestRefused(
-                403, "Forbidden", "impersonation is not offered; use a token of that user"
+                403, "Forbidden", "impersonation is not supported; use a token of that user"
             )
         found = await self._elsewhere(request)
         if found is not None:
@@ -154,14 +154,14 @@ class App:
         user = request.caller.user
         wants_one = "watch" in request.query or "follow" in request.query
         if wants_one and not request.caller.is_trusted and self._streaming[user] >= STREAMS_MAX:
-            message = f"user {user!r} has {STREAMS_MAX} watches and logs open; end some of them"
+            message = f"user {user!r} has {STREAMS_MAX} watches and logs open; close some of them"
             raise RequestRefused(429, "TooManyRequests", message)
 
     def _health(self, request: Request, which: str) -> Response:
         """Answer health requests. Liveness needs only an answer; readiness checks the parts.
         Reasons are shown only to callers with a token."""
         if request.method not in ("GET", "HEAD"):
-            raise RequestRefused(405, "MethodNotAllowed", "health is only ever read")
+            raise RequestRefused(405, "MethodNotAllowed", "health endpoints can only be read")
         if len(request.segments) > 1:
             raise no_such_path()
         checks = self._backend.health() if which == "readyz" else {}

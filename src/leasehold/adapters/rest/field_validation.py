@@ -23,7 +23,7 @@ def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
     is_ours = resource.kind in USER_SCHEMAS
     mode = request.query.get("fieldValidation", "") or ("Strict" if is_ours else "Warn")
     if mode not in ("Strict", "Warn", "Ignore"):
-        remedy = f"{mode[:80]!r}: write Strict, Warn or Ignore"
+        remedy = f"{mode[:80]!r}: use Strict, Warn or Ignore"
         raise wrong_option(request, "fieldValidation", "FieldValueNotSupported", remedy)
     schema = schema_of(resource.kind)
     # A status is not written here, so it cannot contain mistakes.

@@ -25,8 +25,8 @@ def check_hidden(backend: Backend, request: Request, resource: Resource) -> None
     """Raise `RequestRefused` for kinds that name every team."""
     if resource.kind in _OF_ALL and _hides(backend, request.caller):
         said = (
-            f"{resource.qualified} name every team, and query.hideTenants is on; ask with an "
-            "admin's token, or kubectl runs explain, which tells what became of your own runs"
+            f"{resource.qualified} name every team, and query.hideTenants is on; use an admin's "
+            "token, or use kubectl runs explain for your own runs"
         )
         raise RequestRefused(403, "Forbidden", said, kind=resource.plural, group=resource.group)
 

@@ -37,22 +37,23 @@ def check_identity(target: Target, obj: Wire) -> None:
     for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         found = obj.get(key)
         if found is None or found == "":
-            raise bad_request(f"the object has no {key}; write {key}: {wanted}")
+            raise bad_request(f"the object has no {key}; add {key}: {wanted}")
         if found != wanted:
             raise bad_request(
-                f"the {key} of the object ({str(found)[:80]}) is not that of the URL ({wanted})"
+                f"the {key} of the object ({str(found)[:80]}) differs from the one in the "
+                f"URL ({wanted})"
             )
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
-        raise bad_request("metadata is no mapping; write at least a name in it")
+        raise bad_request("metadata is not a mapping; use a mapping with at least a name")
     if metadata.get("uid") == "":  # same as absent
         del metadata["uid"]
     namespace = metadata.get("namespace") or ""
     if resource.is_namespaced:
         if namespace not in ("", target.namespace):
             raise bad_request(
-                f"the namespace of the object ({str(namespace)[:80]}) is not that of the URL "
-                f"({target.namespace})"
+                f"the namespace of the object ({str(namespace)[:80]}) differs from the one in "
+                f"the URL ({target.namespace})"
             )
         metadata["namespace"] = target.namespace
     elif namespace:
@@ -61,8 +62,8 @@ def check_identity(target: Target, obj: Wire) -> None:
         metadata.pop("namespace", None)
     if target.name and metadata.get("name") != target.name:
         raise bad_request(
-            f"the name of the object ({str(metadata.get('name'))[:80]}) is not that of the URL "
-            f"({target.name[:NAME_CHARS_MAX]})"
+            f"the name of the object ({str(metadata.get('name'))[:80]}) differs from the one in "
+            f"the URL ({target.name[:NAME_CHARS_MAX]})"
         )
 
 
@@ -76,7 +77,7 @@ def prepare_new(request: Request, target: Target, obj: Wire) -> None:
     if not metadata.get("name"):
         prefix = metadata.get("generateName")
         if not isinstance(prefix, str) or not prefix:
-            why = "write this field, or metadata.generateName"
+            why = "set this field or metadata.generateName"
             raise invalid(target.resource, "", [("metadata.name", why)])
         suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_CHARS))
         metadata["name"] = prefix[: NAME_CHARS_MAX - _SUFFIX_CHARS] + suffix

@@ -40,7 +40,7 @@ def field_manager(request: Request) -> str:
     asked = request.query.get("fieldManager", "")
     if len(asked) > MANAGER_CHARS_MAX or not asked.isprintable():
         reason = "FieldValueTooLong" if len(asked) > MANAGER_CHARS_MAX else "FieldValueInvalid"
-        remedy = f"write at most {MANAGER_CHARS_MAX} printable characters"
+        remedy = f"use at most {MANAGER_CHARS_MAX} printable characters"
         raise wrong_option(request, "fieldManager", reason, remedy)
     agent = request.header(b"user-agent").partition("/")[0][:MANAGER_CHARS_MAX]
     return asked or (agent if agent and agent.isprintable() else "unknown")
@@ -55,7 +55,7 @@ async def delete_options(request: Request) -> DeleteOptions:
     ):
         body = await read_object(request)
         if body.get("kind", "DeleteOptions") != "DeleteOptions":
-            raise bad_request("the body of a DELETE is a DeleteOptions")
+            raise bad_request("the body of a DELETE must be a DeleteOptions")
     rehearses = is_rehearsal(request)
     return options_of(body, request, rehearses=rehearses)
 
@@ -63,7 +63,7 @@ async def delete_options(request: Request) -> DeleteOptions:
 def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOptions:
     policy = body.get("propagationPolicy") or request.query.get("propagationPolicy") or "Background"
     if policy not in _POLICIES:
-        remedy = f"write one of {', '.join(_POLICIES)}"
+        remedy = f"use one of {', '.join(_POLICIES)}"
         raise wrong_option(request, "propagationPolicy", "FieldValueNotSupported", remedy)
     for each in list_at(body, "dryRun"):
         if each != "All":
@@ -79,7 +79,7 @@ def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOption
     wanted = part(body, "preconditions")
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     if not isinstance(uid, str | None) or not isinstance(version, str | None):
-        raise bad_request("preconditions.uid and preconditions.resourceVersion are text")
+        raise bad_request("preconditions.uid and preconditions.resourceVersion must be strings")
     grace = None if seconds is None else seconds * SECOND
     return DeleteOptions(rehearse=rehearses, grace_ms=grace, uid=uid, version=version)
 
@@ -90,4 +90,4 @@ def _unknown_dry_run(request: Request, asked: str) -> RequestRefused:
 
 
 def _bad_grace() -> RequestRefused:
-    return bad_request("gracePeriodSeconds is a whole number of seconds from 0")
+    return bad_request("gracePeriodSeconds must be a whole number of at least 0")

@@ -13,7 +13,7 @@ from leasehold.adapters.http.refusal import RequestRefused
 SEGMENTS_MAX = 16
 
 
-_LOG_IN = "log in to the node instead"
+_LOG_IN = "log in to the node for that"
 # Unsupported subresources, with an alternative. Replicas of a Run would be read as pods.
 _NOT_OFFERED = {
     ("Pod", "exec"): _LOG_IN,
@@ -21,8 +21,8 @@ _NOT_OFFERED = {
     ("Pod", "portforward"): _LOG_IN,
     ("Pod", "proxy"): _LOG_IN,
     ("Pod", "ephemeralcontainers"): f"a pod is one process, {_LOG_IN}",
-    ("Run", "scale"): "a width is counted in GPUs: use `kubectl runs grow NAME --to GPUS` or "
-    "`kubectl runs shrink`",
+    ("Run", "scale"): "the width of a Run is counted in GPUs: use `kubectl runs grow NAME --to "
+    "GPUS` or `kubectl runs shrink`",
 }
 
 
@@ -82,7 +82,7 @@ def _target(resource: Resource, namespace: str, rest: list[str]) -> Target:
     if subresource is None:
         why = _NOT_OFFERED.get((resource.kind, rest[1]))
         if why:
-            message = f"{resource.plural}/{rest[1]} is not offered here; {why}"
+            message = f"{resource.plural}/{rest[1]} is not supported; {why}"
             raise RequestRefused(405, "MethodNotAllowed", message)
         raise no_such_path()
     return Target(resource, namespace, rest[0], subresource)

@@ -60,10 +60,10 @@ async def evict(backend: Backend, request: Request, target: Target) -> Response:
     """Delete the pod with its grace period; the control loop handles the consequences."""
     body = await read_object(request)
     if body.get("kind", "Eviction") != "Eviction":
-        raise bad_request("the body is no Eviction")
+        raise bad_request("the body is not an Eviction")
     named = part(body, "metadata").get("name")
     if named not in (None, "", target.name):
-        raise bad_request("the name of the Eviction is not that of the URL")
+        raise bad_request("the name of the Eviction differs from the one in the URL")
     asked = part(body, "deleteOptions")
     options = options_of(asked, request, rehearses=is_rehearsal(request))
     pod = Target(target.resource, target.namespace, target.name)
@@ -75,7 +75,7 @@ async def bind(backend: Backend, request: Request, target: Target) -> Response:
     body = await read_object(request)
     node = part(body, "target").get("name")
     if not isinstance(node, str) or not node:
-        raise bad_request("the Binding names no node; write target.name")
+        raise bad_request("the Binding names no node; set target.name")
     pod = await refusing(backend.store.get(*target.key), target)
     there = text_at(part(pod, "spec"), "nodeName")
     if there:
@@ -102,7 +102,7 @@ def _log_options(backend: Backend, request: Request) -> LogOptions:
     elif moment:
         since = parse_instant(moment[:64])
         if since is None:
-            raise bad_request(f"sinceTime={moment[:80]!r} is no RFC 3339 instant")
+            raise bad_request(f"sinceTime={moment[:80]!r} is not an RFC 3339 time")
     return LogOptions(
         follow=request.flag("follow"),
         timestamps=request.flag("timestamps"),

@@ -12,8 +12,8 @@ from leasehold.core.names import Wire
 PLACE = "query/v1"
 _REFERENCE = "#/components/schemas/{name}"
 _HEAD: Wire = {
-    "question": {"type": "string", "description": "What was asked."},
-    "now": {"type": "string", "format": "date-time", "description": "When it was so."},
+    "question": {"type": "string", "description": "The question."},
+    "now": {"type": "string", "format": "date-time", "description": "The time of this answer."},
 }
 
 

@@ -74,7 +74,7 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
     matches = selection(backend, request, resource)
     limit, token = request.number("limit") or 0, request.query.get("continue", "")
     if token and request.query.get("resourceVersion", "") not in ("", "0"):
-        raise bad_request("continue says which version it goes on with; leave resourceVersion out")
+        raise bad_request("the continue token already names the version; leave resourceVersion out")
     going_on = ""
     if (limit or token) and selected_name(request.query.get("fieldSelector", "")) is None:
         page = ListPage(backend, target, matches, limit=limit, token=token)
@@ -145,7 +145,7 @@ def _read_token(token: str) -> tuple[int, NamespacedName]:
         raw = base64.urlsafe_b64decode(token.encode("ascii"))
         version, namespace, name = msgspec.json.decode(raw, type=tuple[int, str, str])
     except (ValueError, msgspec.DecodeError):
-        raise bad_request("continue is no token of this server; list without it") from None
+        raise bad_request("the continue token is not from this server; list without it") from None
     return version, (namespace, name)
 
 
@@ -181,19 +181,23 @@ def check_version(backend: Backend, request: Request, current: int) -> None:
     """Refuse versions other than the present: an older one is not kept, a newer one is not ours."""
     match = request.query.get("resourceVersionMatch", "")
     if match not in ("", "NotOlderThan", "Exact"):
-        remedy = f"{match[:80]!r}: write NotOlderThan or Exact"
+        remedy = f"{match[:80]!r}: use NotOlderThan or Exact"
         raise wrong_option(request, "resourceVersionMatch", "FieldValueNotSupported", remedy)
     asked = request.number("resourceVersion")
     if match and asked is None and not request.query.get("sendInitialEvents"):
-        raise _wrong_match(request, "it needs a resourceVersion")
+        raise _wrong_match(request, "resourceVersionMatch needs a resourceVersion")
     if match == "Exact" and not asked:
-        raise _wrong_match(request, "no version is exactly 0; write NotOlderThan")
+        raise _wrong_match(request, "resourceVersion 0 cannot be matched exactly; use NotOlderThan")
     if asked is None:
         return
     if asked > max(current, backend.store.version):
-        raise expired(f"resourceVersion {asked} is none of this server's; list without one")
+        raise expired(
+            f"resourceVersion {asked} is not from this server; list without resourceVersion"
+        )
     if match == "Exact" and asked != current:
-        raise expired(f"only the present is kept, at version {current}; list without one")
+        raise expired(
+            f"only the current version, {current}, is available; list without resourceVersion"
+        )
 
 
 def _wrong_match(request: Request, why: str) -> RequestRefused:

@@ -40,7 +40,7 @@ async def review(request: Request, group: str, plural: str) -> Response | None:
     kind, answer = found
     body = await read_object(request)
     if body.get("kind", kind) != kind:
-        raise bad_request(f"the body is no {kind}")
+        raise bad_request(f"the body is not a {kind}")
     spec = part(body, "spec")
     document: Wire = {
         "kind": kind,
@@ -79,10 +79,10 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
         asked = text_at(path, "path")
         known = any(asked == each or asked.startswith(f"{each}/") for each in PATHS)
         is_allowed = known and text_at(path, "verb") in ("get", "head")
-        return _verdict("" if is_allowed else "only GET of the paths that are served")
+        return _verdict("" if is_allowed else "only GET of the served paths is allowed")
     wanted = part(spec, "resourceAttributes")
     if not wanted:
-        why = "write one of resourceAttributes and nonResourceAttributes"
+        why = "use one of resourceAttributes and nonResourceAttributes"
         cause = RefusalCause("FieldValueInvalid", why, "spec.resourceAttributes")
         raise RequestRefused(
             422,
@@ -102,7 +102,7 @@ def _why_not(caller: Caller, asked: Wire) -> str:
         if verb not in list(OwnerVerb):
             return f"the verbs on owners are {', '.join(OwnerVerb)}"
         missing = missing_right(caller, [(OwnerVerb(verb), name)])
-        return "" if missing is None else f"the token lacks {verb} on {name or 'any owner'}"
+        return "" if missing is None else f"the token does not have {verb} on {name or 'any owner'}"
     if caller.role is CallerRole.SYSTEM:
         return ""
     if "*" in (group, plural, verb):

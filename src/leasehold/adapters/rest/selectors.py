@@ -99,11 +99,11 @@ class _Parser:
             return self._membership(key, wanted=sign == "in")
         if sign in (">", "<"):
             return self._comparison(key, sign)
-        raise _bad("labelSelector", self._text, f"{sign!r} is no operator")
+        raise _bad("labelSelector", self._text, f"{sign!r} is not an operator")
 
     def _membership(self, key: str, *, wanted: bool) -> Matches:
         if not self.take("("):
-            raise _bad("labelSelector", self._text, "in and notin want a list in parentheses")
+            raise _bad("labelSelector", self._text, "in and notin need a list in parentheses")
         values = {self._value()}
         while self.take(","):
             values.add(self._value())
@@ -116,7 +116,7 @@ class _Parser:
     def _comparison(self, key: str, sign: str) -> Matches:
         text = self._value()
         if not _NUMBER.fullmatch(text):
-            raise _bad("labelSelector", self._text, f"{text!r} is no integer")
+            raise _bad("labelSelector", self._text, f"{text!r} is not an integer")
         bound = int(text)
 
         def compare(obj: Wire) -> bool:
@@ -130,7 +130,7 @@ class _Parser:
     def _key(self) -> str:
         key = self.left()
         if key in _SIGNS or not is_label_key(key):
-            raise _bad("labelSelector", self._text, f"{key!r} is no label key")
+            raise _bad("labelSelector", self._text, f"{key!r} is not a label key")
         self._tokens.pop()
         return key
 
@@ -140,7 +140,7 @@ class _Parser:
         if value in ("", ",", ")"):
             return ""
         if value in _SIGNS or not _VALUE.fullmatch(value):
-            raise _bad("labelSelector", self._text, f"{value!r} is no label value")
+            raise _bad("labelSelector", self._text, f"{value!r} is not a label value")
         return self._tokens.pop()
 
 
@@ -226,7 +226,7 @@ def _unescape(value: str, text: str) -> str:
     for each in value:
         if escaped:
             if each not in "\\,=":
-                raise _bad("fieldSelector", text, f"\\{each} is no escape")
+                raise _bad("fieldSelector", text, f"\\{each} is not an escape sequence")
             found.append(each)
             escaped = False
         elif each == "\\":
@@ -234,7 +234,7 @@ def _unescape(value: str, text: str) -> str:
         else:
             found.append(each)
     if escaped:
-        raise _bad("fieldSelector", text, "it ends in a backslash")
+        raise _bad("fieldSelector", text, "the selector ends in a backslash")
     return "".join(found)
 
 

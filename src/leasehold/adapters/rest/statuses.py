@@ -14,12 +14,12 @@ from leasehold.core.names import Wire
 from leasehold.ports import store
 
 _REASONS = (
-    ("write this field", "FieldValueRequired"),
+    ("this field is required", "FieldValueRequired"),
     ("is required", "FieldValueRequired"),
     ("immutable", "FieldValueForbidden"),
     ("is final once", "FieldValueForbidden"),
-    ("is set once", "FieldValueForbidden"),
-    ("to what is going", "FieldValueForbidden"),
+    ("cannot change once", "FieldValueForbidden"),
+    ("to an object that is being deleted", "FieldValueForbidden"),
 )
 
 
@@ -94,9 +94,12 @@ def refusal_of(error: store.StoreError, resource: Resource, name: str) -> Reques
         case store.Forbidden():
             return about(403, "Forbidden", f"{what} is forbidden by the store")
         case store.WatchExpired():
-            return expired("the version asked for is no longer kept; list again")
+            return expired("the requested version is no longer available; list again")
         case store.OutcomeUnknown():
-            message = f"no answer from the disk about {what}; read it again before anything else"
+            message = (
+                f"the disk did not confirm the write of {what}; read the object again before "
+                "anything else"
+            )
             return about(504, "Timeout", message)
         case _:
             return RequestRefused(

@@ -60,7 +60,7 @@ def included(request: Request) -> str:
     """Return how much of each object the caller wants besides the cells."""
     asked = request.query.get("includeObject", "") or "Metadata"
     if asked not in _INCLUDES:
-        raise bad_request(f"includeObject={asked[:80]!r}; write one of {', '.join(_INCLUDES)}")
+        raise bad_request(f"includeObject={asked[:80]!r}; use one of {', '.join(_INCLUDES)}")
     return asked
 
 

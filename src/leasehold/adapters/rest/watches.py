@@ -105,7 +105,7 @@ class WatchStream:
         self._version = request.number("resourceVersion")
         match = request.query.get("resourceVersionMatch", "")
         if match != ("NotOlderThan" if self._initial else ""):
-            remedy = "write NotOlderThan with sendInitialEvents, and leave it out otherwise"
+            remedy = "use NotOlderThan with sendInitialEvents, and leave it out otherwise"
             raise wrong_option(request, "resourceVersionMatch", "FieldValueForbidden", remedy)
         timeout = request.number("timeoutSeconds")
         self._ends = None

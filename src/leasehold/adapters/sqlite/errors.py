@@ -21,14 +21,17 @@ from leasehold.ports.store import OutcomeUnknown, Unavailable
 
 _RESTORE = "stop, and restore the newest backup (leasehold restore)"
 _SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
-    (apsw.FullError, "the disk is full; make room, and the next write will pass"),
-    (apsw.ReadOnlyError, "cannot be written; check the rights of the file, its folder and mount"),
-    (apsw.BusyError, "another program holds the file; end it"),
-    (apsw.LockedError, "another program holds the file; end it"),
+    (apsw.FullError, "the disk is full; free some space, and the next write will succeed"),
+    (
+        apsw.ReadOnlyError,
+        "cannot be written; check the permissions of the file, its folder and its mount",
+    ),
+    (apsw.BusyError, "another program uses the file; stop that program"),
+    (apsw.LockedError, "another program uses the file; stop that program"),
     (apsw.CorruptError, f"is damaged; {_RESTORE}"),
-    (apsw.NotADBError, f"is no SQLite file any more; {_RESTORE}"),
-    (apsw.IOError, "the disk failed; look at the system's log, then start again"),
-    (apsw.CantOpenError, "cannot be opened; check that its folder exists, and its rights"),
+    (apsw.NotADBError, f"is no longer a SQLite file; {_RESTORE}"),
+    (apsw.IOError, "the disk failed; check the system log, then start again"),
+    (apsw.CantOpenError, "cannot be opened; check that its folder exists and its permissions"),
 )
 FATAL = (apsw.CorruptError, apsw.NotADBError)
 

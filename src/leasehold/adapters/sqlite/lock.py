@@ -40,7 +40,7 @@ class FileLock:
         holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
         os.close(self._file)
         why = f"is in use by the process with pid {holder}"
-        raise BadStore(store, why, "end that one, or name another file")
+        raise BadStore(store, why, "stop that process, or name another file")
 
     def _sign(self) -> None:
         os.ftruncate(self._file, 0)

@@ -52,7 +52,7 @@ def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
         connection = apsw.Connection(str(path))
     except apsw.Error as error:
         raise BadStore(
-            path, f"cannot be opened ({error})", "check its folder and rights"
+            path, f"cannot be opened ({error})", "check its folder and permissions"
         ) from error
     try:
         # Closing the last connection would checkpoint the log: not before it is verified.
@@ -97,16 +97,16 @@ def _check_owner(connection: apsw.Connection, path: Path) -> None:
     """Check that the file is ours before anything is changed."""
     connection.set_busy_timeout(BUSY_MS)
     if connection.readonly("main"):
-        remedy = "check the rights of the file, its folder and mount"
+        remedy = "check the permissions of the file, its folder and its mount"
         raise BadStore(path, "cannot be written", remedy)
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     owner, schema = connection.pragma("application_id"), connection.pragma("user_version")
     if owner != APPLICATION and (tables or owner):
         raise BadStore(path, "is a database of another program", "name another file")
     if schema > len(MIGRATIONS):
-        why = f"was written by a newer leasehold (schema {schema}; this one knows "
+        why = f"was written by a newer leasehold (schema {schema}; this version knows "
         why += f"{len(MIGRATIONS)})"
-        raise BadStore(path, why, "start that newer one instead, or restore an older backup")
+        raise BadStore(path, why, "start that newer leasehold, or restore an older backup")
 
 
 def _check_log(connection: apsw.Connection, path: Path) -> None:
@@ -127,7 +127,7 @@ def _check_soundness(connection: apsw.Connection, path: Path) -> None:
 def _settle(connection: apsw.Connection, path: Path) -> None:
     mode = connection.pragma("journal_mode", "wal")
     if mode != "wal":
-        why = f"cannot be kept with a write-ahead log (SQLite chose {mode})"
+        why = f"cannot use a write-ahead log (SQLite chose {mode})"
         raise BadStore(path, why, "put it on a local disk")
     connection.pragma("synchronous", 2)  # FULL: a commit is on disk when it returns
     connection.pragma("fullfsync", 1)  # where fsync alone leaves data in the drive's cache

@@ -279,7 +279,10 @@ class FileStorage(FileObjects):
             return
         self._connection.execute(_ADVANCE, (self._version, self._committed))
         if self._connection.changes() != 1:
-            raise self._break("somebody else wrote to the file; start again, and alone")
+            raise self._break(
+                "another process wrote to the file; make sure that no other process uses it, "
+                "then start again"
+            )
         self._connection.execute(_COUNT_CREATED, (self._created,))
 
     def _undo(self) -> None:

@@ -82,8 +82,8 @@ class ReplayOptions:
     "--ledger",
     multiple=True,
     type=FILE,
-    help="Instead of a trace: the jobs of an exported ledger (`leasehold ledger export`); may be "
-    "given several times, in order.",
+    help="Replay the jobs of an exported ledger (`leasehold ledger export`) instead of a trace; "
+    "may be given several times, in order.",
 )
 @click.option(
     "--fleet",
@@ -105,62 +105,66 @@ class ReplayOptions:
 @click.option(
     "--columns",
     metavar="PART=COLUMN,...",
-    help="Which column is which: submit, duration (or start and end), gpus, owner, limit, flavor. "
-    "Not needed for columns with these names, nor for the published Philly and openb traces.",
+    help="Names of the columns for submit, duration (or start and end), gpus, owner, limit, "
+    "flavor. Not needed for columns with these names, nor for the published Philly and "
+    "openb traces.",
 )
 @click.option(
     "--owner",
     default="{}",
     show_default=True,
     metavar="PATTERN",
-    help="The owner of a job; {} stands for what its owner column says.",
+    help="The owner of a job; {} stands for the value of its owner column.",
 )
-@click.option("--team", multiple=True, help="Only jobs whose owner column says this.")
-@click.option("--flavor", default="", help="The flavor of jobs that name none.")
+@click.option("--team", multiple=True, help="Only jobs with this value in the owner column.")
+@click.option("--flavor", default="", help="The GPU type of jobs that name none.")
 @click.option(
     "--epoch",
     default="1970-01-01",
     show_default=True,
     metavar="INSTANT",
-    help="What submissions count from that are written as seconds.",
+    help="The start time of submissions that are given in seconds.",
 )
-@click.option("--from", "since", metavar="INSTANT", help="Only jobs submitted from then on.")
-@click.option("--to", "until", metavar="INSTANT", help="Only jobs submitted before then.")
+@click.option("--from", "since", metavar="INSTANT", help="Only jobs submitted from this time on.")
+@click.option("--to", "until", metavar="INSTANT", help="Only jobs submitted before this time.")
 @click.option(
     "--scale",
     default="1",
     show_default=True,
     metavar="FACTOR",
-    help="Submit the jobs so many times as fast.",
+    help="Submit the jobs this many times faster.",
 )
 @click.option(
     "--durations",
     type=click.Choice(DURATIONS),
     default="none",
     show_default=True,
-    help="Which runs declare a maxDuration: none, all (exactly what they take), or those whose "
-    "limit column has one.",
+    help="Which runs declare a maxDuration: none, all (exactly their duration), or those with a "
+    "value in the limit column.",
 )
 @click.option(
     "--checkpoint",
     metavar="SPAN",
-    help="Jobs save their work after every SPAN of it. Without this and the next option a job that "
-    "is preempted has failed.",
+    help="Jobs save their work after every SPAN of work. Without this and the next option, a "
+    "preempted job fails.",
 )
 @click.option(
-    "--checkpoint-on-stop", is_flag=True, help="Jobs save their work when they are told to stop."
+    "--checkpoint-on-stop",
+    is_flag=True,
+    help="Jobs save their work when they get the signal to stop.",
 )
 @click.option(
     "--resume",
     metavar="SPAN",
-    help="How long a job that goes on loads its checkpoint.  [default: 0s]",
+    help="How long a restarted job needs to load its checkpoint.  [default: 0s]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides the lotteries.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of the lotteries.")
 @click.option("--html", type=FILE, help="Also write the report as one page with charts.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave ledger.jsonl of each replay there (of two: in folders A and B).",
+    help="Write the ledger.jsonl of each replay to this folder (two replays: to folders A and B "
+    "in it).",
 )
 @click.option(
     "-o",
@@ -171,7 +175,7 @@ class ReplayOptions:
     show_default=True,
 )
 def replay(**options: object) -> None:
-    """Play a recorded workload on a fleet and Budgets, and report waits, use and lost work.
+    """Replay a recorded workload on a fleet and Budgets, and report waits, use and lost work.
 
     TRACE is a file in Standard Workload Format or CSV with a heading, also gzipped. Its jobs are
     submitted and decided on by the shipped scheduler, on virtual time.
@@ -182,10 +186,10 @@ def replay(**options: object) -> None:
     except (BadFile, UnknownFlavor) as bad:
         raise click.ClickException(str(bad)) from None
     except Defect as defect:
-        click.echo(f"a defect in leasehold: {defect}", err=True)
+        click.echo(f"defect in leasehold: {defect}", err=True)
         raise SystemExit(DEFECT) from None
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}; name a place that can be written"
+        said = f"{error.filename}: {error.strerror}; name a file or folder that can be written"
         raise click.ClickException(said) from None
 
 
@@ -210,11 +214,13 @@ def _replay(asked: ReplayOptions) -> None:
 
 def _check_use(asked: ReplayOptions) -> None:
     if (asked.trace is None) is (not asked.ledger):
-        raise click.UsageError("name a TRACE, or with --ledger the export of a ledger")
+        raise click.UsageError("name a TRACE, or an exported ledger with --ledger")
     if asked.trace is not None and (asked.fleet is None or not asked.budgets):
-        raise click.UsageError("a trace is replayed on a fleet and Budgets: --fleet F --budgets B")
+        raise click.UsageError("a trace needs a fleet and Budgets: use --fleet F --budgets B")
     if asked.ledger and (asked.columns or asked.owner != "{}"):
-        raise click.UsageError("--columns and --owner are for traces; a ledger names its owners")
+        raise click.UsageError(
+            "--columns and --owner are only for traces; a ledger already names its owners"
+        )
 
 
 def _workload(asked: ReplayOptions) -> tuple[Workload, PastJobs | None]:
@@ -239,7 +245,7 @@ def _chosen(workload: Workload, asked: ReplayOptions) -> list[Job]:
     if not jobs:
         found = plural(len(workload.jobs), "job")
         said = (
-            f"{workload.path}: nothing to replay: of {found} none is within --from, --to and --team"
+            f"{workload.path}: nothing to replay: none of {found} is within --from, --to and --team"
         )
         raise click.ClickException(said)
     jobs = hurried(jobs, inputs.factor_option(asked.scale, "--scale"))

@@ -59,7 +59,7 @@ def budgets_of(paths: Sequence[Path]) -> tuple[Budget, ...]:
         if isinstance(document.data, dict) and document.data.get("kind") == "Budget"
     ]
     if not found:
-        said = f"{', '.join(files)}: no Budget in there; name manifests with at least one Budget"
+        said = f"{', '.join(files)}: no Budget found; name manifests with at least one Budget"
         raise click.ClickException(said)
     return tuple(found)
 
@@ -84,7 +84,7 @@ def columns_of(text: str | None) -> tuple[tuple[str, str], ...]:
         if not pair.strip():
             continue
         if key not in PARTS or not equals or not name:
-            said = f"{pair.strip()!r}; write PART=COLUMN, where PART is one of {', '.join(PARTS)}"
+            said = f"{pair.strip()!r}; use PART=COLUMN, where PART is one of {', '.join(PARTS)}"
             raise click.BadParameter(said, param_hint="--columns")
         found.append((key, name))
     return tuple(found)
@@ -95,7 +95,7 @@ def span_option(text: str | None, option: str) -> Millis | None:
         return None
     found = parse_span(text)
     if not found:
-        said = f"{text!r} is no span; write 30s, 15m or 1h30m"
+        said = f"{text!r} is not a duration; use 30s, 15m or 1h30m"
         raise click.BadParameter(said, param_hint=option)
     return found
 
@@ -108,7 +108,7 @@ def instant_option(text: str | None, option: str) -> Instant | None:
     if found is None:
         found = parse_instant(f"{text}T00:00:00Z")
     if found is None or found < 0:
-        said = f"{text!r} is no instant; write 2017-10-01 or 2017-10-01T00:00:00Z"
+        said = f"{text!r} is not a time; use 2017-10-01 or 2017-10-01T00:00:00Z"
         raise click.BadParameter(said, param_hint=option)
     return found
 
@@ -119,7 +119,7 @@ def factor_option(text: str, option: str) -> Fraction:
     except (InvalidOperation, ValueError, OverflowError):
         found = Fraction(0)
     if not 0 < found <= 1_000:
-        said = f"{text!r}; write a number over 0, such as 1.2"
+        said = f"{text!r}; use a number over 0, such as 1.2"
         raise click.BadParameter(said, param_hint=option)
     return found
 

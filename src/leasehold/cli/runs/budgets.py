@@ -7,13 +7,13 @@ from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table
 from leasehold.core.names import Wire
 
-_owner = click.option("--owner", default="", help="Only of this owner; * stands for anything.")
-_HERE = "Only Budgets of this namespace; without it, of all."
+_owner = click.option("--owner", default="", help="Only Budgets of this owner; * matches any text.")
+_HERE = "Only Budgets in this namespace.  [default: all namespaces]"
 
 
 @click.group("budgets")
 def budgets() -> None:
-    """Used, lent, borrowed, left, committed, until when."""
+    """Show what is used, lent, borrowed, left and committed."""
 
 
 @budgets.command("usage")
@@ -36,7 +36,7 @@ def balance(session: Session, owner: str) -> None:
 @_owner
 @with_session(everywhere=True, namespace_help=_HERE)
 def tree(session: Session, owner: str) -> None:
-    """Owners from the top, each with all that lies below it."""
+    """The tree of owners, each with everything below it."""
     session.show(_asked(session, "tree", owner), _tree)
 
 

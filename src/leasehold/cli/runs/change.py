@@ -17,19 +17,23 @@ Change = Callable[[Wire], Wire | None]  # current Run -> merge patch, or None fo
 
 @click.command("shrink")
 @click.argument("run")
-@click.option("--to", "width", type=click.IntRange(min=1), required=True, help="GPUs to keep.")
+@click.option(
+    "--to", "width", type=click.IntRange(min=1), required=True, help="The new number of GPUs."
+)
 @with_session()
 def shrink(session: Session, run: str, width: int) -> None:
-    """Ask for fewer GPUs for an elastic run."""
+    """Request fewer GPUs for an elastic run."""
     _resize(session, run, width, grows=False)
 
 
 @click.command("grow")
 @click.argument("run")
-@click.option("--to", "width", type=click.IntRange(min=1), required=True, help="GPUs to have.")
+@click.option(
+    "--to", "width", type=click.IntRange(min=1), required=True, help="The new number of GPUs."
+)
 @with_session()
 def grow(session: Session, run: str, width: int) -> None:
-    """Ask for more GPUs for an elastic run; it gets them as there is room and money."""
+    """Request more GPUs for an elastic run; the run gets them when GPUs and budget are free."""
     _resize(session, run, width, grows=True)
 
 
@@ -37,7 +41,7 @@ def grow(session: Session, run: str, width: int) -> None:
 @click.argument("run")
 @with_session()
 def cancel(session: Session, run: str) -> None:
-    """Stop a run; its pods get their grace period, its leases close, its record stays."""
+    """Stop a run. Its pods get their grace period, its leases close, and its record stays."""
     namespace, name = session.run(run)
 
     def stopped(found: Wire) -> Wire | None:
@@ -48,7 +52,7 @@ def cancel(session: Session, run: str) -> None:
     phase = cell(after, "status.phase")
     line = f"run {namespace}/{name} is being stopped"
     if phase in OVER:
-        line = f"run {namespace}/{name} is {phase} already: there is nothing to stop"
+        line = f"run {namespace}/{name} is already {phase}: there is nothing to stop"
     session.show(after, lambda _found, _wide: [line])
 
 
@@ -60,22 +64,26 @@ def _resize(session: Session, run: str, width: int, *, grows: bool) -> None:
         malleable = part(found, "spec.malleable")
         if not isinstance(malleable, dict):
             raise Failure(
-                f"run {namespace}/{name} is not malleable: its width is fixed; "
-                "submit it with spec.malleable to change it while it runs"
+                f"run {namespace}/{name} is not malleable, so its number of GPUs is fixed; "
+                "submit the run with spec.malleable to change the number while it runs"
             )
         wish = _desired(found)
         if width == wish:
-            raise Failure(
-                f"run {namespace}/{name} is asked to be {plural(width, 'GPU')} wide already"
-            )
+            raise Failure(f"run {namespace}/{name} already has a target of {plural(width, 'GPU')}")
         if (width > wish) != grows:
             other = "shrink" if grows else "grow"
-            raise Failure(f"{word} to {plural(width, 'GPU')}: it is to be {wish} wide; use {other}")
+            raise Failure(
+                f"cannot {word} to {plural(width, 'GPU')}: the target of the run is "
+                f"already {plural(wish, 'GPU')}; use {other}"
+            )
         return {"spec": {"malleable": {"desiredTotalGPUs": width}}}
 
     before, after = changed(session, namespace, name, resized)
     line = f"run {namespace}/{name}: desired width {_desired(before)} -> {plural(width, 'GPU')}"
-    hint = f"a run is resized once per resize.interval; `kubectl runs explain {name}` says when"
+    hint = (
+        f"a run is resized at most once per resize.interval; `kubectl runs explain {name}` "
+        "shows when"
+    )
     session.show(after, lambda _found, _wide: [line, hint])
 
 

@@ -10,23 +10,29 @@ from leasehold.cli.lazy import LazyGroup
 COMMANDS = {
     "budgets": (
         "leasehold.cli.runs.budgets:budgets",
-        "Used, lent, borrowed, left, committed, until when.",
+        "What is used, lent, borrowed, left and committed.",
     ),
     "cancel": ("leasehold.cli.runs.change:cancel", "Stop a run."),
-    "cover": ("leasehold.cli.runs.cover:cover", "Every envelope walked, taken or why not."),
+    "cover": (
+        "leasehold.cli.runs.cover:cover",
+        "Which envelopes were asked to pay, and their answers.",
+    ),
     "describe": (
         "leasehold.cli.runs.describe:describe",
-        "All that is known of a run, on one page.",
+        "Everything about a run, on one page.",
     ),
     "explain": (
         "leasehold.cli.runs.explain:explain",
-        "Why it waits, who pays, why here, why it was cut.",
+        "Why a run waits, who pays, why it is placed there, why it was preempted.",
     ),
     "grow": ("leasehold.cli.runs.change:grow", "Ask for more GPUs for an elastic run."),
-    "leases": ("leasehold.cli.runs.leases:leases", "Who used what, when, who paid, why it ended."),
+    "leases": (
+        "leasehold.cli.runs.leases:leases",
+        "Who used which GPUs and when, who paid, why it ended.",
+    ),
     "list": (
         "leasehold.cli.runs.listing:list_runs",
-        "What is there, in what state, how wide, who pays.",
+        "List runs with state, GPUs and payers.",
     ),
     "logs": ("leasehold.cli.runs.logs:logs", "What the pods of a run printed."),
     "plan": ("leasehold.cli.runs.plan:plan", "What would happen if this were submitted now."),
@@ -34,14 +40,14 @@ COMMANDS = {
     "report": ("leasehold.cli.runs.report:report", "GPU-hours by owner, payer, run, node or day."),
     "reservations": (
         "leasehold.cli.runs.reservations:reservations",
-        "Planned starts: countdown, deficit, odds.",
+        "Planned starts, missing GPUs and odds.",
     ),
     "run": ("leasehold.cli.runs.run:run", "Run a command on GPUs, without a manifest."),
     "shrink": ("leasehold.cli.runs.change:shrink", "Ask for fewer GPUs for an elastic run."),
     "sponsors": ("leasehold.cli.runs.sponsors:sponsors", "Who may sponsor a run."),
     "submit": (
         "leasehold.cli.runs.submit:submit",
-        "Submit Runs and Budgets, and see what happens to them.",
+        "Submit Runs and Budgets, and show what happens to them.",
     ),
     "watch": ("leasehold.cli.runs.watch:watch", "A live view, until the run ends."),
     "who-pays": ("leasehold.cli.runs.who_pays:who_pays", "Who pays for a run, now and to date."),

@@ -13,20 +13,23 @@ from leasehold.core.names import Wire
 
 @click.command("cover")
 @click.argument("run", required=False)
-@click.option("--explain", "explained", is_flag=True, help="Tell every step of the walk.")
+@click.option(
+    "--explain", "explained", is_flag=True, help="Show every envelope that was asked to pay."
+)
 @filename_option()
 @with_session()
 def cover(session: Session, run: str | None, explained: bool, filenames: tuple[str, ...]) -> None:
-    """Who would pay for a run; with --explain every envelope that was asked, and its answer.
+    """Show who would pay for a run; with --explain, also every envelope that was asked, and its
+    answer.
 
-    Of a RUN the walk that was made when it was last considered; of a file, the walk of now.
+    For a RUN, shows the last evaluation; for a file, evaluates now.
     """
     answers = ask_about(session, "cover", run, filenames)
     for answer in answers:
         session.show(answer, lambda found, wide: _rendered(found, explained or wide))
     walks = [walk for answer in answers for walk in rows(answer, "walks")]
     if not any(walk.get("covered") for walk in walks) and session.form in ("table", "wide"):
-        raise Failure("nobody pays for all of it")
+        raise Failure("no envelopes pay for the whole run")
 
 
 def _rendered(answer: Wire, explained: bool) -> list[str]:

@@ -19,7 +19,7 @@ LEASES = "20"
 @click.argument("run")
 @with_session()
 def describe(session: Session, run: str) -> None:
-    """All that is known of a run: how it stands, why, who pays, its pods, attempts and leases."""
+    """Show everything about a run: its state, why, who pays, its pods, attempts and leases."""
     of_run = session.of_run(run)
     found = rows(session.server.ask("runs", of_run))
     told = session.server.ask("explain", of_run)
@@ -61,7 +61,7 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
     leases = part(answer, "leases")
     total = part(leases, "total")
     shown = len(rows(leases))
-    title = "leases" if total == shown else f"leases (the newest {shown} of {total})"
+    title = "leases" if total == shown else f"leases (newest {shown} of {total})"
     held: Wire = {"now": answer.get("now"), "items": part(leases, "items")}
     return lines + section(title, lease_table(held, wide) if shown else [])
 
@@ -70,7 +70,7 @@ def _head(answer: Wire, run: object, told: object) -> list[str]:
     name, owner = cell(told, "run"), cell(told, "owner")
     lines = [f"{name} ({owner}): {cell(told, 'phase')}"]
     if not isinstance(run, dict):
-        return [*lines, "its Run object is gone; this is what the ledger knows"]
+        return [*lines, "the Run was deleted; this is from the ledger"]
     least, most = cell(run, "width.min"), cell(run, "width.max")
     elastic = "" if least == most else f", {least} to {most}"
     facts = [

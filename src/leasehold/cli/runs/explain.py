@@ -12,7 +12,8 @@ from leasehold.core.names import Wire
 @click.argument("run")
 @with_session()
 def explain(session: Session, run: str) -> None:
-    """Why is it pending, why these payers, why here, why was it cut, by which draw, for whom."""
+    """Explain why a run waits, who pays, where it runs, and why, how and for which run it was
+    preempted."""
     session.show(session.server.ask("explain", session.of_run(run)), _rendered)
 
 

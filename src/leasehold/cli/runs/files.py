@@ -21,14 +21,14 @@ def filename_option(*, required: bool = False) -> Callable[[F], F]:
         multiple=True,
         required=required,
         metavar="FILE",
-        help="A file of Runs; - is standard input. May be given several times.",
+        help="A file with Runs; - is standard input. May be given several times.",
     )
 
 
 def manifests(paths: Sequence[str], namespace: str) -> list[Wire]:
     """Return every document of every file; those without a namespace get `namespace`."""
     if paths.count("-") > 1:
-        raise Failure("standard input can be read once: name - once")
+        raise Failure("standard input can be read only once; name - only once")
     return [each for path in paths for each in _manifests(path, namespace)]
 
 
@@ -47,7 +47,7 @@ def _manifests(path: str, namespace: str) -> list[Wire]:
     for document in documents:
         data = document.data
         if not isinstance(data, dict):
-            raise Failure(f"{path}:{document.line}: write an object with kind and spec")
+            raise Failure(f"{path}:{document.line}: use an object with kind and spec")
         metadata = data.get("metadata")
         if isinstance(metadata, dict) and not metadata.get("namespace"):
             data = {**data, "metadata": {**metadata, "namespace": namespace}}
@@ -59,5 +59,5 @@ def runs_only(paths: Sequence[str], namespace: str) -> list[Wire]:
     """Return only the Runs in the files, for commands about Runs."""
     found = [each for each in manifests(paths, namespace) if each.get("kind") == "Run"]
     if not found:
-        raise Failure(f"{', '.join(paths)}: there is no Run in it")
+        raise Failure(f"{', '.join(paths)} has no Run")
     return found

@@ -9,16 +9,23 @@ from leasehold.core.names import Wire
 
 @click.command("leases")
 @click.argument("run", required=False)
-@click.option("--node", default="", help="On this node.")
-@click.option("--owner", default="", help="Of runs of this owner; * stands for anything.")
-@click.option("--payer", default="", help="Paid by this envelope, or by envelopes of this owner.")
-@click.option("--since", default="", help="Open at some time since: 12h, a day or an instant.")
-@click.option("--at", "instant", default="", help="Open at this instant.")
+@click.option("--node", default="", help="Only leases on this node.")
+@click.option("--owner", default="", help="Only leases of runs of this owner; * matches any text.")
+@click.option(
+    "--payer", default="", help="Only leases paid by this envelope, or by envelopes of this owner."
+)
+@click.option(
+    "--since",
+    default="",
+    help="Only leases that were open at some time since then: a duration (12h), a day or a time.",
+)
+@click.option("--at", "instant", default="", help="Only leases that were open at this time.")
 @click.option("--closed", is_flag=True, help="Only leases that have ended.")
-@click.option("--limit", default="", help="Only so many, the newest.")
+@click.option("--limit", default="", help="Show at most this many leases, the newest.")
 @with_session(
     everywhere=True,
-    namespace_help="Only of runs of this namespace, and that of RUN; without it, of all.",
+    namespace_help="Only leases of runs in this namespace; also the namespace of RUN.  "
+    "[default: all namespaces]",
 )
 def leases(
     session: Session,
@@ -31,9 +38,9 @@ def leases(
     closed: bool,
     limit: str,
 ) -> None:
-    """Who used what, when, who paid, why it ended, in all namespaces.
+    """Show who used which GPUs and when, who paid, and why it ended, in all namespaces.
 
-    Without RUN, --since, --at or --closed only leases that are open now.
+    Without RUN, --since, --at or --closed, shows only leases that are open now.
     """
     params: dict[str, str | None] = {
         "namespace": session.named_namespace,

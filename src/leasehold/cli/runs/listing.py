@@ -33,8 +33,10 @@ class PhaseName(click.Choice[str]):
 
 
 @click.command("list")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Runs of every namespace you see.")
-@click.option("--owner", default="", help="Only runs of this owner; * stands for anything.")
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Runs of every namespace that you may see."
+)
+@click.option("--owner", default="", help="Only runs of this owner; * matches any text.")
 @click.option(
     "--phase",
     "phases",
@@ -42,13 +44,13 @@ class PhaseName(click.Choice[str]):
     type=PhaseName(PHASES),
     help="Only runs in this phase; may be given several times.",
 )
-@click.option("-l", "--selector", default="", help="Only runs with these labels, as for kubectl.")
+@click.option("-l", "--selector", default="", help="Only runs with these labels, as with kubectl.")
 @click.option(
     "--sort",
     type=click.Choice(list(SORTS)),
     default="name",
     show_default=True,
-    help="What comes first; times and numbers from the smallest on.",
+    help="Sort by this; times and numbers in ascending order.",
 )
 @with_session(forms=(*FORMS, "name"))
 def list_runs(
@@ -59,7 +61,7 @@ def list_runs(
     selector: str,
     sort: str,
 ) -> None:
-    """What is there, in what state, how wide, who pays."""
+    """List runs with state, GPUs and payers."""
     namespace = "" if all_namespaces else session.namespace
     params = {"namespace": namespace, "owner": owner, "phase": ",".join(phases)}
     answer = session.server.ask("runs", params)

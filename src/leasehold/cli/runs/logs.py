@@ -39,12 +39,14 @@ class LogOf:
 @click.argument("run")
 @click.option("--group", type=click.IntRange(min=0), help="Only pods of this group.")
 @click.option("--pod", default="", help="Only this pod: its name, or its index in its group.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the pods end.")
-@click.option("--tail", type=click.IntRange(min=0), help="Only the last so many lines of each.")
-@click.option("--since", default="", help="Only lines since: 10m, or an instant.")
-@click.option("--timestamps", is_flag=True, help="With the instant of each line.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt.")
-@click.option("-p", "--previous", is_flag=True, help="Of the attempt before the newest.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the pods end.")
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last N lines of each pod.")
+@click.option("--since", default="", help="Only lines since then: a duration (10m) or a time.")
+@click.option("--timestamps", is_flag=True, help="Show the time of each line.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Show the output of this attempt.")
+@click.option(
+    "-p", "--previous", is_flag=True, help="Show the output of the attempt before the newest."
+)
 @with_session(forms=("text",))
 def logs(
     session: Session,
@@ -58,9 +60,9 @@ def logs(
     attempt: int | None,
     previous: bool,
 ) -> None:
-    """What the pods of a run printed; what those of earlier attempts did is kept for a week."""
+    """Show the output of the pods of a run; the output of earlier attempts is kept for a week."""
     if attempt is not None and previous:
-        raise Failure("--attempt and --previous both say which attempt; use one")
+        raise Failure("--attempt and --previous both select an attempt; use only one")
     answer = session.server.ask("pods", session.of_run(run))
     every = [] if attempt is not None or previous else rows(answer)
     if not every:  # the pods are gone, but the ledger knows their names
@@ -83,12 +85,13 @@ def _none(run: str, answer: Wire, attempt: int | None, previous: bool, has_other
     if has_others:
         return Failure(f"{name} has no such pod; `kubectl runs pods` lists them")
     if previous:
-        return Failure(f"{name} has made no attempt before its newest")
+        return Failure(f"{name} has had only one attempt")
     if attempt is not None:
         return Failure(
-            f"{name} has made no attempt {attempt}; `kubectl runs explain -o wide` lists them"
+            f"{name} has had no attempt {attempt}; `kubectl runs explain -o wide` lists its "
+            "attempts"
         )
-    return Failure(f"{name} has no pods now; `kubectl runs explain` says why")
+    return Failure(f"{name} has no pods now; `kubectl runs explain` shows why")
 
 
 def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> str:
@@ -105,7 +108,7 @@ def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> s
             params["sinceTime"] = since
         else:
             raise Failure(
-                f"--since {since!r}: write a span (10m) or an instant (2026-11-15T00:00:00Z)"
+                f"--since {since!r}: use a duration (10m) or a time (2026-11-15T00:00:00Z)"
             )
     return urlencode(params)
 
@@ -166,7 +169,7 @@ def copy_log(
             count[0] = number + 1
     except Failure as failure:
         if failure.status == 404:
-            raise Failure(f"what {log.pod} printed is no longer kept", status=404) from None
+            raise Failure(f"the output of {log.pod} is no longer available", status=404) from None
         raise
 
 

@@ -42,7 +42,7 @@ class Session:
         namespace, slash, rest = name.partition("/")
         found = (namespace, rest) if slash else (self.namespace, name)
         if not all(found) or "/" in found[1]:
-            raise Failure(f"{name!r} names no run; write NAME or NAMESPACE/NAME")
+            raise Failure(f"{name!r} is not a run name; use NAME or NAMESPACE/NAME")
         return found
 
     def of_run(self, name: str) -> dict[str, str | None]:
@@ -59,7 +59,7 @@ def with_session(
     forms: tuple[str, ...] = FORMS,
     namespaced: bool = True,
     everywhere: bool = False,
-    namespace_help: str = "The namespace; the context's if not.",
+    namespace_help: str = "The namespace.  [default: that of the context]",
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
     """Add the common flags to a command and pass it the Session.
 
@@ -75,7 +75,7 @@ def with_session(
             type=click.Choice(forms),
             default=forms[0],
             show_default=True,
-            help="How the answer is printed.",
+            help="The output format.",
         )
         @click.option("--context", default="", help="The kubeconfig context to use.")
         @click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
@@ -86,7 +86,7 @@ def with_session(
             default=TIMEOUT_S,
             show_default=True,
             metavar="SECONDS",
-            help="How long to wait for one answer.",
+            help="How long to wait for each answer.",
         )
         @wraps(function)
         def inner(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -113,7 +113,7 @@ def with_session(
         found = click.option("-n", "--namespace", default="", help=namespace_help)(inner)
         if not everywhere:
             return found
-        said = "Of all namespaces, as without -n."
+        said = "All namespaces, as without -n."
         return click.option("-A", "--all-namespaces", is_flag=True, help=said)(found)
 
     return decorate

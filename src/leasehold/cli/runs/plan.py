@@ -14,9 +14,9 @@ from leasehold.core.names import Wire
 @filename_option()
 @with_session()
 def plan(session: Session, run: str | None, filenames: tuple[str, ...]) -> None:
-    """What would happen if I submitted this now: payers, places, start, cuts, odds.
+    """Show what would happen if you submitted this now: payers, places, start, preemptions, odds.
 
-    Changes nothing. With RUN, the plan of a run that waits.
+    Changes nothing. With RUN, shows the plan of a waiting run.
     """
     for answer in ask_about(session, "plan", run, filenames):
         session.show(answer, _rendered)

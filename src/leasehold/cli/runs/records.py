@@ -19,5 +19,8 @@ def as_record(kind: type[Found], wire: Wire) -> Found:
     try:
         return msgspec.convert(wire, kind)
     except msgspec.ValidationError as error:
-        said = f"the server answers as another version does ({error}); use the leasehold it has"
+        said = (
+            f"unexpected response from the server ({error}); use the same version of "
+            "leasehold as the server"
+        )
         raise Failure(said) from None

@@ -25,40 +25,45 @@ def report() -> None:
     type=click.Choice(GROUPINGS),
     default="owner",
     show_default=True,
-    help="What each row is about.",
+    help="Group the rows by this.",
 )
-@click.option("--from", "start", default="", help="A day, an instant or a span ago (30d).")
-@click.option("--to", "end", default="", help="The same; now if it is left out.")
-@click.option("--owner", default="", help="Used by this owner; with --by payer, paid by it.")
+@click.option("--from", "start", default="", help="Start: a day, a time or a duration ago (30d).")
+@click.option("--to", "end", default="", help="End, in the same form.  [default: now]")
+@click.option(
+    "--owner",
+    default="",
+    help="Only GPU-hours used by this owner; with --by payer, paid by this owner.",
+)
 @click.option(
     "--tz",
     default="",
     metavar="ZONE",
-    help="Days, weeks and months of this zone, such as Europe/Berlin; of UTC if not.",
+    help="Time zone of days, weeks and months, such as Europe/Berlin.  [default: UTC]",
 )
 @click.option("--file", "file", default="", help="Write to this file (needed for parquet).")
 @with_session(
     forms=(*FORMS, "csv", "parquet"),
     everywhere=True,
-    namespace_help="Only what runs of this namespace used; without it, of all.",
+    namespace_help="Only GPU-hours of runs in this namespace.  [default: all namespaces]",
 )
 def gpu_hours(
     session: Session, by: str, start: str, end: str, owner: str, tz: str, file: str
 ) -> None:
-    """Exactly what was used from --from up to --to, by owner, payer, run, node, day, week or month.
+    """Show exactly what was used from --from to --to, by owner, payer, run, node, day, week or
+    month.
 
-    By owner there are two sums: what its runs used, whoever paid, and what its envelopes paid. With
-    -o wide also what the time was for: work, spares that stood by, pods that were starting, and
-    leases that a failure or a cut ended.
+    By owner there are two sums: what the owner's runs used, no matter who paid, and what the
+    owner's envelopes paid. With -o wide, also shows the kinds of use: work, idle spares, starting
+    pods, and work lost to failures or preemptions.
     """
     if tz and by not in ("day", "week", "month"):
         raise Failure(
-            "--tz says whose days, weeks or months are meant: use it with --by one of them"
+            "--tz is the time zone of days, weeks and months; use it with --by day, week or month"
         )
     if session.form == "parquet":
         duckdb = load()
         if not file:
-            raise Failure("Parquet is no text: name a file with --file")
+            raise Failure("Parquet is a binary format: name a file with --file")
     elif file and session.form != "csv":
         raise Failure("--file is for -o csv and -o parquet; redirect the output instead")
     params = {

@@ -8,11 +8,15 @@ from leasehold.core.names import Wire
 
 
 @click.command("reservations")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace you see.")
-@click.option("--past", is_flag=True, help="Also those that were released or cancelled.")
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Reservations of every namespace that you may see."
+)
+@click.option(
+    "--past", is_flag=True, help="Also show Reservations that were released or cancelled."
+)
 @with_session()
 def reservations(session: Session, all_namespaces: bool, past: bool) -> None:
-    """Starts that are planned: when, how sure, and who would be cut with what odds."""
+    """Show planned starts: when, how certain, and which runs may be preempted with which odds."""
     namespace = "" if all_namespaces else session.namespace
     params: dict[str, str | None] = {"namespace": namespace, "past": "true" if past else ""}
     answer = session.server.ask("reservations", params)

@@ -33,35 +33,52 @@ class Array:
 
 
 @click.command("run")
-@click.option("--name", default="", help="Its name; made from the command if not.")
+@click.option("--name", default="", help="Name of the run.  [default: made from the command]")
 @click.option(
     "--gpus",
     type=click.IntRange(min=1),
     required=True,
-    help="GPUs it wants; with --array, for each index.",
+    help="Number of GPUs; with --array, for each index.",
 )
-@click.option("--per-pod", type=click.IntRange(min=1), help="GPUs of a pod; as many as fit if not.")
-@click.option("--flavor", default="", help="The GPUs' flavor; its budget's if there is but one.")
-@click.option("--owner", default="", help="Who spends; the namespace's if there is but one.")
-@click.option("--max", "limit", default="", metavar="SPAN", help="How long it may run (2h).")
+@click.option(
+    "--per-pod", type=click.IntRange(min=1), help="GPUs per pod.  [default: as many as fit]"
+)
+@click.option(
+    "--flavor", default="", help="The GPU type.  [default: that of the Budget, if it has only one]"
+)
+@click.option(
+    "--owner",
+    default="",
+    help="The owner that pays.  [default: that of the namespace, if it has only one]",
+)
+@click.option(
+    "--max", "limit", default="", metavar="SPAN", help="How long the run may take, such as 2h."
+)
 @click.option(
     "--checkpoint",
     default="",
     metavar="SPAN",
-    help="It checkpoints so often (30m): it may be requeued.",
+    help="Checkpoint interval, such as 30m. The run is then requeued after a preemption.",
 )
 @click.option(
     "--array",
     default="",
     metavar="A-B[:STEP]",
-    help="One group for each index, which start and end by themselves.",
+    help="Start one group for each index; each group starts and ends alone.",
 )
-@click.option("--image", default="none", show_default=True, help="For a cluster; not used here.")
-@click.option("--follow", is_flag=True, help="Print what it prints, and end with its exit status.")
+@click.option(
+    "--image",
+    default="none",
+    show_default=True,
+    help="The image, for a cluster; `leasehold up` does not use it.",
+)
+@click.option(
+    "--follow", is_flag=True, help="Print the output of the run, and exit with its exit status."
+)
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Have it judged and submit nothing; with -o yaml, print the manifest.",
+    help="Validate on the server without submitting; with -o yaml, print the manifest.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @with_session()
@@ -82,9 +99,9 @@ def run(
 ) -> None:
     """Run a command on GPUs, without a manifest.
 
-    Owner and flavor come from the namespace's Budgets and the fleet if there is but one. With
-    --array the run has a group for each index (gang: Group); a pod finds its index in
-    LEASEHOLD_ARRAY_INDEX and how many there are in LEASEHOLD_ARRAY_COUNT.
+    If the namespace's Budgets have only one owner or GPU type, it is the default. With --array the
+    run has a group for each index (gang: Group); a pod finds its index in LEASEHOLD_ARRAY_INDEX,
+    and the number of indices in LEASEHOLD_ARRAY_COUNT.
     """
     chosen = _array(array)
     owner, flavor = _defaults(session, owner, flavor)
@@ -162,8 +179,8 @@ def _only(found: list[str], what: str, option: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise Failure(f"there is no {what}; name one with {option}")
-    raise Failure(f"there is more than one {what}: {', '.join(found)}; name one with {option}")
+        raise Failure(f"found no {what}; name one with {option}")
+    raise Failure(f"found more than one {what}: {', '.join(found)}; name one with {option}")
 
 
 def _array(text: str) -> Array | None:
@@ -171,14 +188,14 @@ def _array(text: str) -> Array | None:
         return None
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise click.BadParameter(f"{text!r}: write 0-99 or 0-99:10", param_hint="--array")
+        raise click.BadParameter(f"{text!r}: use 0-99 or 0-99:10", param_hint="--array")
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if last < first or step < 1:
         raise click.BadParameter(f"{text!r} has no index", param_hint="--array")
     count = (last - first) // step + 1
     if count > ARRAY_MAX:
         raise click.BadParameter(
-            f"{text!r} has {count} indices; write at most {ARRAY_MAX}", param_hint="--array"
+            f"{text!r} has {count} indices; use at most {ARRAY_MAX}", param_hint="--array"
         )
     return Array(first, count, step)
 

@@ -70,8 +70,8 @@ class Server:
             if failure.status != 404 or failure.message not in UNSERVED:
                 raise
         raise Failure(
-            f"nobody answers questions at {self.context.server} just now; is leasehold's "
-            "controller running?",
+            f"the query API of {self.context.server} does not answer; is leasehold's controller "
+            "running?",
             status=503,
         )
 
@@ -98,7 +98,10 @@ class Server:
         if response.status >= 400:
             raise self._refusal(response.status, found)
         if not isinstance(found, dict):
-            raise Failure(f"{self.context.server} did not answer with JSON; is it leasehold?")
+            raise Failure(
+                f"unexpected response from {self.context.server}: not JSON; is this a "
+                "leasehold API server?"
+            )
         return found
 
     def lines(self, path: str) -> Iterator[bytes]:
@@ -201,7 +204,7 @@ class Server:
             ) from None
         except ssl.SSLError as error:
             why = error.reason or str(error)
-            raise Failure(f"{server} does not speak TLS as it should: {why}") from None
+            raise Failure(f"TLS error from {server}: {why}") from None
         except ConnectionRefusedError:
             raise Failure(
                 f"cannot reach {server}: connection refused; is it running? "
@@ -213,7 +216,7 @@ class Server:
             raise Failure(f"cannot reach {server}: there is no such host") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = str(error) or type(error).__name__
-            raise Failure(f"cannot talk to {server}: {why}") from None
+            raise Failure(f"cannot communicate with {server}: {why}") from None
 
     def _refusal(self, status: int, found: object) -> Failure:
         wire = found if isinstance(found, dict) else {}

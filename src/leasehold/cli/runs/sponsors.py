@@ -19,7 +19,7 @@ def sponsors() -> None:
 @click.argument("run")
 @with_session()
 def list_sponsors(session: Session, run: str) -> None:
-    """The sponsors a run names, in the order in which they are asked."""
+    """List the sponsors of a run, in the order in which they are asked."""
     session.show(session.server.ask("sponsors", session.of_run(run)), _rendered)
 
 
@@ -28,17 +28,17 @@ def list_sponsors(session: Session, run: str) -> None:
 @click.argument("owner")
 @with_session()
 def add(session: Session, run: str, owner: str) -> None:
-    """Let OWNER sponsor a run; it is asked after those that are named already."""
+    """Let OWNER sponsor a run; OWNER is asked after the sponsors that the run already names."""
     namespace, name = session.run(run)
 
     def added(found: Wire) -> Wire:
         named = words(found, "spec.funding.sponsors")
         if owner in named:
-            raise Failure(f"{owner} is a sponsor of {namespace}/{name} already")
+            raise Failure(f"{owner} is already a sponsor of {namespace}/{name}")
         if part(found, "spec.funding.allowBorrow") is not True:
             raise Failure(
                 f"run {namespace}/{name} does not borrow (spec.funding.allowBorrow), and that "
-                "cannot be edited; delete it and submit another that does"
+                "field cannot be edited; delete the run and submit another one that borrows"
             )
         return {"spec": {"funding": {"sponsors": [*named, owner]}}}
 
@@ -52,14 +52,16 @@ def add(session: Session, run: str, owner: str) -> None:
 @click.argument("owner")
 @with_session()
 def remove(session: Session, run: str, owner: str) -> None:
-    """No longer let OWNER sponsor a run; loans that run are honoured until they end."""
+    """No longer let OWNER sponsor a run; current loans continue until they end."""
     namespace, name = session.run(run)
 
     def removed(found: Wire) -> Wire:
         named = words(found, "spec.funding.sponsors")
         if owner not in named:
             known = ", ".join(named) or "nobody"
-            raise Failure(f"{owner} is no sponsor of {namespace}/{name}; it names {known}")
+            raise Failure(
+                f"{owner} is not a sponsor of {namespace}/{name}; its sponsors are: {known}"
+            )
         left = [each for each in named if each != owner]
         return {"spec": {"funding": {"sponsors": left}}}
 

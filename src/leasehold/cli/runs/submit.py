@@ -26,7 +26,7 @@ _UNDECIDED = ("Submitted", "Binding", "Starting")
     type=click.Choice(PHASES),
     is_flag=False,
     flag_value=PHASES[0],
-    help="Wait until the Runs run, or with =Completed until they are over.",
+    help="Wait until the Runs run; with =Completed, until they have ended.",
 )
 @click.option(
     "--timeout",
@@ -34,17 +34,18 @@ _UNDECIDED = ("Submitted", "Binding", "Starting")
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="How long to wait at most; 0: for ever.",
+    help="How long to wait at most; 0 waits forever.",
 )
-@click.option("--dry-run", is_flag=True, help="Have the server judge them, and submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate on the server without submitting.")
 @with_session()
 def submit(
     session: Session, filenames: tuple[str, ...], until: str | None, timeout_s: float, dry_run: bool
 ) -> None:
     """Submit Runs (and Budgets) and print what happened to each at once.
 
-    The server validates them. For each Run its first decision is awaited, two seconds at most; with
-    --wait its start, or its end, and then the exit status is that of the first Run that failed.
+    The server validates them. For each Run the command waits for the first decision, at most two
+    seconds. With --wait it waits for the start or the end, and the exit status is that of the first
+    Run that failed.
     """
     failures = 0
     results: list[Wire] = []
@@ -89,7 +90,7 @@ def _path(session: Session, manifest: Wire) -> str:
     if kind == "Namespace":
         return "/api/v1/namespaces"
     if kind not in _KINDS:
-        raise Failure("only Runs, Budgets and Namespaces are submitted; check kind")
+        raise Failure("only Runs, Budgets and Namespaces can be submitted; check kind")
     return session.server.run_path(cell(manifest, "metadata.namespace"), kind=_KINDS[kind])
 
 
@@ -143,7 +144,7 @@ def submission_lines(answer: Wire, wide: bool) -> list[str]:
         if cell(each, "kind") == "Budget":
             lines.append(f"budget {name}: created")
         elif cell(each, "kind") == "Namespace":
-            lines.append(f"namespace {cell(each, 'name')}: there")
+            lines.append(f"namespace {cell(each, 'name')}: exists")
         else:
             lines.append(f"run {name}: {_told(each.get('run'), wide)}")
     return lines
@@ -151,7 +152,7 @@ def submission_lines(answer: Wire, wide: bool) -> list[str]:
 
 def _told(row: object, wide: bool) -> str:
     if not isinstance(row, dict):
-        return "submitted; nothing was decided yet"
+        return "submitted; leasehold has not decided about it yet"
     phase, message = cell(row, "phase"), cell(row, "message")
     if phase == "Running":
         on = cell(row, "nodes").replace(",", ", ")

@@ -43,7 +43,8 @@ def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float)
         elif away_since is None and (why := left_alone(session, run)):
             raise Failure(f"run {namespace}/{name}: {why}")
         if timeout_s and time.monotonic() >= deadline:
-            raise Failure(f"run {namespace}/{name} is not there yet after {timeout_s:g} s")
+            state = f"is still {cell(found[0], 'phase')}" if found else "was not seen yet"
+            raise Failure(f"timed out after {timeout_s:g} s: run {namespace}/{name} {state}")
         time.sleep(PAUSE_S)
 
 
@@ -55,7 +56,7 @@ def left_alone(session: Session, run: tuple[str, str]) -> str:
     except Failure as failure:
         if failure.status != 404:
             raise
-        return "it is not there any more"
+        return "the run no longer exists"
     for each in rows(found, "status.conditions"):
         if cell(each, "type") == "Quarantined" and cell(each, "status") == "True":
             return cell(each, "message")

@@ -24,20 +24,23 @@ _AWAY = (0, 502, 503, 504)  # statuses of an unreachable server, or of a proxy i
 
 @click.command("watch")
 @click.argument("run", required=False)
-@click.option("-A", "--all-namespaces", is_flag=True, help="Runs of every namespace you see.")
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Runs of every namespace that you may see."
+)
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.01, max=3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="How often to refresh.",
 )
 @with_session()
 def watch(session: Session, run: str | None, all_namespaces: bool, interval: float) -> None:
-    """A live view; of one RUN until it ends, and then its exit status is 0 if it completed."""
+    """Show a live view. With RUN, the command exits when the run ends, with exit status 0 if the
+    run completed."""
     if run and all_namespaces:
-        raise Failure("a RUN lies in one namespace; leave out -A")
+        raise Failure("a RUN is in one namespace; leave out -A")
     params: dict[str, str | None] = {"namespace": "" if all_namespaces else session.namespace}
     if run:
         params = session.of_run(run)
@@ -75,7 +78,7 @@ def _answer(session: Session, params: dict[str, str | None]) -> Wire:
                 raise
             if not away_since:
                 away_since = now
-                say(f"{failure.format_message()}; waiting for it", err=True)
+                say(f"{failure.format_message()}; trying again", err=True)
         else:
             if away_since:
                 say("the server answers again", err=True)

@@ -12,7 +12,7 @@ from leasehold.core.units import plural
 @click.argument("run")
 @with_session()
 def who_pays(session: Session, run: str) -> None:
-    """Who pays for a run: GPUs now and GPU-hours to date. Runs of the past too."""
+    """Show who pays for a run: GPUs now, and GPU-hours in total. Also works for past runs."""
     session.show(session.server.ask("who-pays", session.of_run(run)), _rendered)
 
 

@@ -95,8 +95,8 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
                 "Budget",
                 payer.rpartition("/")[0],
                 NoticeReason.OVERDRAWN,
-                f"{excess.subject} pays for {plural(excess.gpus, 'GPU')} too many ({excess.why}) "
-                f"and no other payer was found; cuts begin at {due}",
+                f"{excess.subject} pays for {plural(excess.gpus, 'GPU')} too many "
+                f"({excess.why}), and no other envelope can pay; preemption starts at {due}",
             )
             _warn_runs(turn, excess, due)
         due_at = known.since + world.policy.overdraft_grace
@@ -114,7 +114,7 @@ def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
             "Run",
             run,
             NoticeReason.OVERDRAWN,
-            f"its payer {excess.subject} is overdrawn; cuts at {due}",
+            f"its payer {excess.subject} is overdrawn; preemption starts at {due}",
         )
     for lease in excess.leases:
         turn.touched[lease.uid] = None
@@ -208,7 +208,7 @@ def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
         "Run",
         lease.run_key,
         NoticeReason.REFINANCED,
-        f"{plural(lease.gpus, 'GPU')} of {lease.payer} now on {payers}",
+        f"{plural(lease.gpus, 'GPU')} of {lease.payer} now paid by {payers}",
     )
     turn.again = True
 
@@ -229,6 +229,7 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         "Budget",
         excess.subject.rpartition("/")[0],
         NoticeReason.RESOLVED,
-        f"{excess.subject} was overdrawn by {plural(excess.gpus, 'GPU')} and is cut back",
+        f"{excess.subject} was overdrawn by {plural(excess.gpus, 'GPU')}; runs that it paid "
+        "for were preempted",
     )
     return True

@@ -14,10 +14,10 @@ from leasehold.core.units import plural
 from leasehold.core.world.world import World
 
 _NODES = {
-    "Fenced": ("remove it, or repair it and let it join again", "A failed node"),
-    "NotReady": ("see to the machine; if it is dead, say so with leasehold fence", "A failed node"),
-    "Unusable": ("mend its labels, so that it can be used", "A failed node"),
-    "Draining": ("wait, or end it with leasehold drain --undo", "Drain"),
+    "Fenced": ("remove the node, or repair it and add it again", "A failed node"),
+    "NotReady": ("check the machine; if it is dead, run leasehold fence", "A failed node"),
+    "Unusable": ("correct the labels of the node, so that it can be used", "A failed node"),
+    "Draining": ("wait, or stop the drain with leasehold drain --undo", "Drain"),
 }
 
 
@@ -50,7 +50,7 @@ def _overdrafts(world: World) -> Iterator[AttentionRow]:
             kind="Budget",
             subject=subject,
             reason="Overdrawn",
-            says=f"runs that it pays for are cut from {cuts} on",
+            says=f"runs that it pays for are preempted from {cuts} on",
             remedy="raise its caps, or end runs that it pays for",
             runbook="LeaseholdOverdrawn",
             since=instant(known.since),

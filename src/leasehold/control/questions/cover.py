@@ -100,30 +100,36 @@ def _because(world: World, step: CoverStep) -> str:
             whole = plural(step.limit, "GPU")
             return f"{step.used} of its {whole} were in use or kept for planned starts"
         case Refusal.AGGREGATE:
-            return f"{step.used} of the {step.limit} GPUs of a common cap were in use or kept"
+            return (
+                f"{step.used} of the {step.limit} GPUs of an aggregate cap were in use or kept "
+                "for planned starts"
+            )
         case Refusal.LENDING_CAP:
-            return f"{step.used} of the {plural(step.limit, 'GPU')} it lends at most were lent"
+            return f"{step.used} of the {plural(step.limit, 'GPU')} that it may lend were lent"
         case Refusal.GPU_HOURS | Refusal.LENDING_HOURS:
-            what = "it lends" if step.held_back is Refusal.LENDING_HOURS else "it has"
+            what = "it may lend" if step.held_back is Refusal.LENDING_HOURS else "it has"
             return (
                 f"{format_gpu_hours(step.used)} of the {format_gpu_hours(step.limit)} GPU-hours "
-                f"{what} were used or committed"
+                f"that {what} were used or committed"
             )
         case Refusal.BORROW_LIMIT:
-            return f"the run may borrow {plural(step.limit, 'GPU')} at most (funding.maxBorrowGPUs)"
+            return f"the run may borrow at most {plural(step.limit, 'GPU')} (funding.maxBorrowGPUs)"
         case Refusal.WINDOW_NOT_OPEN:
             return f"its window opens at {moment(envelope.start)}" if envelope else "it is not open"
         case Refusal.WINDOW_CLOSED:
             return f"its window closed at {moment(envelope.end)}" if envelope else "it is closed"
         case Refusal.OTHER_LOCATION:
-            return "it pays for GPUs of another place"
+            return "it pays for GPUs in another location"
         case Refusal.LENDING_DISABLED:
             return "it does not lend"
         case Refusal.ACL_DENIED:
             return "it does not lend to this owner"
         case Refusal.RECIPROCAL_LOAN:
-            return "its owner borrows from this one already, and loans both ways are off"
+            return (
+                "its owner already borrows from this owner, and forbidReciprocalLending does "
+                "not allow loans in both directions"
+            )
         case None:
-            return "nothing held it back"
+            return "nothing limited it"
         case _:
             assert_never(step.held_back)

@@ -69,7 +69,7 @@ def _row(world: World, node: str, unit: int, leases: list[Lease]) -> _Fate:
     standing = [lease for lease in active if lease.is_open and lease.ending is None]
     run = world.runs.get(active[0].uid)
     if standing and not world.fleet.nodes[node].node.is_draining:
-        return _said(DrainAction.WAIT, "stays", "is left alone, for the node is not drained")
+        return _said(DrainAction.WAIT, "stays", "stays, because the node is not being drained")
     if standing and run is not None:
         return _planned(how_to_leave(world, run, node, unit))
     going = [lease for lease in active if lease.is_open]
@@ -93,16 +93,18 @@ def _planned(leaving: DrainPlan) -> _Fate:
     match leaving.way:
         case DrainAction.SWAP:
             return _said(
-                DrainAction.SWAP, "going", f"moves to its spare on {places} when that is clear"
+                DrainAction.SWAP,
+                "going",
+                f"moves to its spare on {places} as soon as that spare is clear",
             )
         case DrainAction.SHRINK:
             return _said(
-                DrainAction.SHRINK, "going", f"gives up {_groups(leaving.groups)} and goes on"
+                DrainAction.SHRINK, "going", f"gives up {_groups(leaving.groups)} and continues"
             )
         case DrainAction.REQUEUE:
-            return _said(DrainAction.REQUEUE, "going", "is to be requeued")
+            return _said(DrainAction.REQUEUE, "going", "will be requeued")
         case DrainAction.WAIT:
-            return _said(DrainAction.WAIT, "stays", f"waits to end by itself: {leaving.why}")
+            return _said(DrainAction.WAIT, "stays", f"stays until it ends by itself: {leaving.why}")
 
 
 def _groups(groups: tuple[int, ...]) -> str:
@@ -117,7 +119,7 @@ def _going(world: World, lease: Lease) -> _Fate:
             return _said(DrainAction.REQUEUE, "going", "is stopping, to be requeued")
         return _said(DrainAction.SWAP, "going", "is stopping, to move to its spare")
     if why.drained_node and why.reason is Closed.SHRINK:
-        return _said(DrainAction.SHRINK, "going", f"gives up group {lease.group} and goes on")
+        return _said(DrainAction.SHRINK, "going", f"gives up group {lease.group} and continues")
     return _said(_END, "going", f"is ending ({why.reason})")
 
 
@@ -132,7 +134,7 @@ def _gone(world: World, leases: list[Lease]) -> _Fate:
     }
     if groups:
         return _said(
-            DrainAction.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and went on"
+            DrainAction.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and continued"
         )
     if is_requeued(world, last):
         return _said(DrainAction.REQUEUE, "gone", "requeued")

@@ -42,10 +42,10 @@ from leasehold.core.world.width import active_gpus, desired_gpus, locations_for,
 from leasehold.core.world.world import World
 
 _SURE = {
-    Confidence.EXACT: "leases that are known to end will have made room",
+    Confidence.EXACT: "leases with a known end will have freed enough GPUs",
     Confidence.WINDOW: "a budget window opens",
-    Confidence.CUTS: "others are cut for it then, if there is no room before",
-    Confidence.MONEY: "it starts then if there is money; GPUs are not what it waits for",
+    Confidence.CUTS: "other runs are preempted for it then, unless enough GPUs are free before",
+    Confidence.MONEY: "it starts then if budget is available; it does not wait for GPUs",
 }
 
 _ENDING = {str(Closed.RANDOM_PREEMPT), str(Closed.RECLAIMED)}  # preemptions that end what they take
@@ -75,7 +75,7 @@ def explain(
     sentences += _waiting(refused, reservation, now)
     sentences += _room_now(world, run, refused)
     sentences += [
-        f"{each.run} passed in front of it with {plural(each.gpus, 'GPU')}: {each.says}."
+        f"{each.run} was backfilled ahead of it with {plural(each.gpus, 'GPU')}: {each.says}."
         for each in (planned.passed_by if planned is not None else ())
     ]
     sentences += _asked(world, trace)
@@ -123,9 +123,9 @@ def _resizing(world: World, run: Run | None, now: Instant) -> list[str]:
     if not width or width == desired or at <= now:
         return []
     return [
-        f"It is to be {plural(desired, 'GPU')} wide and has {width}: it was resized less than "
-        f"resize.interval ({format_span(world.policy.resize_interval)}) ago, so this begins at "
-        f"{moment(at)} at the earliest."
+        f"It should have {plural(desired, 'GPU')} and has {width}. Its last resize was less than "
+        f"resize.interval ({format_span(world.policy.resize_interval)}) ago, so the next one "
+        f"starts at {moment(at)} at the earliest."
     ]
 
 
@@ -139,8 +139,8 @@ def _stopping(world: World, subject: Subject) -> list[str]:
             gpus[reason] = gpus.get(reason, 0) + lease.gpus
             due[reason] = max(due.get(reason, 0), lease.ending.deadline)
     return [
-        f"{plural(count, 'GPU')} of it {'is' if count == 1 else 'are'} being given up ({reason}); "
-        f"what still runs then is killed at {moment(due[reason])}."
+        f"It is giving up {plural(count, 'GPU')} ({reason}); processes that still run at "
+        f"{moment(due[reason])} are killed."
         for reason, count in sorted(gpus.items())
     ]
 
@@ -152,7 +152,7 @@ def _failures(world: World, subject: Subject) -> list[str]:
         if pod.phase is not PodPhase.FAILED:
             continue
         code = "an unknown exit code" if pod.exit_code is None else f"exit code {pod.exit_code}"
-        how = f"was not taken by {pod.node}" if pod.reason else f"ended with {code} on {pod.node}"
+        how = f"was rejected by {pod.node}" if pod.reason else f"ended with {code} on {pod.node}"
         said = f": {pod.said}" if pod.said else ""
         words.append(f"Pod {pod.name} (group {pod.group}, pod {pod.index}) {how}{said}.")
     return words[:_FAILURES_MAX] + (
@@ -180,9 +180,13 @@ def _refusal(refused: Refused) -> RefusalRow:
 def _waiting(refused: Refused | None, reservation: Reservation | None, now: Instant) -> list[str]:
     words = []
     if refused is not None and refused.asked:
-        hope = "waiting may be enough" if time_may_help(refused) else "waiting alone does not help"
+        hope = (
+            "it may start without a change"
+            if time_may_help(refused)
+            else "it cannot start without a change"
+        )
         words.append(
-            f"It asked for {plural(refused.asked, 'GPU')} and was short of {refused.short_by}; "
+            f"It requested {plural(refused.asked, 'GPU')} and was short of {refused.short_by}; "
             f"{hope}."
         )
     if reservation is None:
@@ -190,7 +194,7 @@ def _waiting(refused: Refused | None, reservation: Reservation | None, now: Inst
     if reservation.state is State.BLOCKED:
         words.append(f"Its reservation {reservation.name} is Blocked: {reservation.message}.")
     elif reservation.state is State.ACTIVATING:
-        words.append(f"Room is being made for it (reservation {reservation.name}).")
+        words.append(f"Other runs are being preempted for it (reservation {reservation.name}).")
     else:
         wait = wait_of(reservation.starts - now)
         words.append(
@@ -202,7 +206,7 @@ def _waiting(refused: Refused | None, reservation: Reservation | None, now: Inst
             words.append(f"As things stand, {listed(reservation.remedies)}.")
         odds = [f"{run} with {percent} %" for run, percent in reservation.odds]
         if odds:
-            words.append(f"If it comes to a lottery, drawn would be {listed(odds)}.")
+            words.append(f"If a lottery is needed, the odds to be drawn are: {listed(odds)}.")
     return words
 
 
@@ -220,7 +224,7 @@ def _room_now(world: World, run: Run | None, refused: Refused | None) -> list[st
     if isinstance(answer, Refused):
         return [f"Right now {answer.now}."] if answer.now else []
     gpus = plural(request.placement.gpus, "GPU")
-    return [f"Right now there is room for {gpus}, but runs ahead of it are planned there."]
+    return [f"Right now there is room for {gpus}, but runs ahead of it are planned on these GPUs."]
 
 
 def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:
@@ -228,7 +232,7 @@ def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:
     if len(trace) < 2 and not any(step.held_back for step in trace):
         return []
     steps = [f"{step.envelope} ({step.relation}) {says(world, step)}" for step in trace]
-    return [f"Asked to pay, in this order: {'; '.join(steps)}."]
+    return [f"Envelopes asked to pay, in this order: {'; '.join(steps)}."]
 
 
 def _swaps(subject: Subject) -> list[str]:
@@ -248,7 +252,9 @@ def _swaps(subject: Subject) -> list[str]:
             and (lease.attempt, lease.group, lease.index) == (lost.attempt, lost.group, lost.index)
             and lease.start >= closed.at
         ]
-        after = f"; its spare on {heirs[0]} took over" if heirs else ", and there was no spare"
+        after = (
+            f"; its pod moved to the spare on {heirs[0]}" if heirs else ", and there was no spare"
+        )
         words.append(f"At {moment(closed.at)} node {lost.node} was lost{after}.")
     return list(dict.fromkeys(words))
 
@@ -276,7 +282,11 @@ def _here(run: Run | None, where: list[PlaceRow]) -> list[str]:
     words = f"It is on {listed(nodes)}" if nodes else "It holds spares only"
     words += f", with spares on {listed(spares)}" if spares else ""
     asked = run is not None and run.spec.selector.domain
-    why = "as its selector asks" if asked else "the tightest place its payers pay for"
+    why = (
+        "as its selector asks"
+        if asked
+        else "the tightest fit among the places that its payers pay for"
+    )
     return [f"{words}, in {listed(domains)}: {why}."]
 
 
@@ -290,10 +300,10 @@ def _aftermath(world: World, run: Run | None, lost: list[CutRow]) -> list[str]:
     what = "It" if run.spec.gang is Gang.RUN else "What was lost"
     if Standing.FAILED in standings:
         if run.spec.checkpoint is None:
-            return [f"{what} was not requeued, because it declares no runtime.checkpoint."]
+            return [f"{what} was not requeued, because the run declares no runtime.checkpoint."]
         return [f"{what} was requeued and has ended since."]
     if Standing.WAITING in standings:
-        return [f"{what} was requeued in its old place and starts again from its checkpoint."]
+        return [f"{what} was requeued at its old place and will start again from its checkpoint."]
     return [f"{what} was requeued and started again from its checkpoint."]
 
 
@@ -311,24 +321,25 @@ def _remedies(
     if run is None:
         return words
     if refused is not None and refused.reason is Refusal.RETRYING and not is_unstarted:
-        words.append(f"what it printed: kubectl runs logs {run.name} -n {run.namespace}")
+        words.append(f"see its output: kubectl runs logs {run.name} -n {run.namespace}")
     if lost and view.because in _CUT:
         if run.spec.checkpoint is None:
-            words.append("set runtime.checkpoint, and it is requeued when it is cut")
+            words.append("set runtime.checkpoint, so that a preempted run is requeued")
         if lost[-1].cause == "Overdraft":
             payer = lost[-1].subject
             words.append(f"raise the caps of {payer}, or give the run another payer or a sponsor")
         elif run.spec.malleable is None:
-            words.append("a malleable run gives up groups before anybody is drawn")
+            words.append(
+                "make the run malleable: it then gives up groups before a lottery is needed"
+            )
     if is_unstarted:
         words.append(
-            "put right what its pods wait for, or give them longer (runtime.startTimeout), and "
-            "submit it again"
+            "fix what its pods wait for, or raise runtime.startTimeout, and submit the run again"
         )
     elif view.because == "WorkloadFailed" and view.phase is Phase.FAILED:
         words.append(
-            f"see `kubectl runs logs {run.name} -n {run.namespace}`; "
-            "runtime.retries starts it again after an exit"
+            f"see `kubectl runs logs {run.name} -n {run.namespace}`; set runtime.retries to "
+            "restart the run after such an exit"
         )
     return words
 

@@ -69,7 +69,7 @@ def _what(world: World, leases: list[Lease]) -> str:
     if moved and is_requeued(world, moved[0]):
         gpus = sum(lease.gpus for lease in moved)
         whole = "it" if world.unit_of(moved[0].uid, 0) else f"group {moved[0].group}"
-        return f"{whole} was ended, with {plural(gpus, 'GPU')}, and requeued in its old place"
+        return f"{whole} was stopped, with {plural(gpus, 'GPU')}, and requeued at its old place"
     words = []
     for lease in moved:
         heir = heir_of(lease, [world.leases[name] for name in world.book(lease.uid).names])
@@ -78,7 +78,7 @@ def _what(world: World, leases: list[Lease]) -> str:
     given_up = sorted({lease.group for lease in leases if _is(lease, Closed.SHRINK)})
     if given_up:
         groups = "group" if len(given_up) == 1 else "groups"
-        words.append(f"it gave up {groups} {listed(map(str, given_up))} and went on")
+        words.append(f"it gave up {groups} {listed(map(str, given_up))} and continued")
     dropped = [lease for lease in leases if _is(lease, Closed.DROP_SPARE)]
     if dropped:
         words.append(f"it gave up spares of {plural(sum(x.gpus for x in dropped), 'GPU')}")

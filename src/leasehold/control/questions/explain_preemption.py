@@ -41,7 +41,7 @@ _DONE = {
     Closed.DROP_SPARE: "spare dropped",
     Closed.SHRINK: "groups given up",
     Closed.RANDOM_PREEMPT: "drawn in a lottery",
-    Closed.RECLAIMED: "a spare it sat on was taken back",
+    Closed.RECLAIMED: "the spare that it used was needed",
 }
 
 
@@ -143,9 +143,9 @@ def _unresolved(lost: list[Lease]) -> CutRow:
     at = min(_decided(lease) for lease in lost)
     seed = _seed(lost[0])
     why = (
-        f"The lottery's seed was {seed}; its Resolution is not at hand."
+        f"The lottery's seed was {seed}; its Resolution is not available."
         if seed
-        else "The spare it sat on was needed by the run that pays for it."
+        else "The run that pays for the spare needed it back."
     )
     return CutRow(
         **_cut(lost, at=at),
@@ -186,28 +186,31 @@ def _what(lost: list[Lease], at: int) -> str:
 def _for_whom(resolution: Resolution, is_known: bool) -> str:
     name = resolution.name
     if resolution.beneficiary:
-        planned = f", whose reservation {resolution.subject} had come due" if is_known else ""
+        planned = f" (its reservation {resolution.subject} was due)" if is_known else ""
         return (
-            f"Resolution {name} made room for {resolution.beneficiary}{planned} and which was "
-            f"short of {plural(resolution.deficit, 'GPU')}."
+            f"Resolution {name} made room for {resolution.beneficiary}, which was short of "
+            f"{plural(resolution.deficit, 'GPU')}{planned}."
         )
     return (
         f"Resolution {name} brought {resolution.subject} back within its caps, which were "
-        f"exceeded by {plural(resolution.deficit, 'GPU')}; nobody got these GPUs instead."
+        f"exceeded by {plural(resolution.deficit, 'GPU')}; these GPUs went to no other run."
     )
 
 
 def _draw_words(resolution: Resolution, run: RunKey, odds: int | None, *, drawn: bool) -> list[str]:
     lottery = resolution.lottery
     if not drawn or lottery is None:
-        return ["Nobody was drawn for these GPUs: spares and groups above a minimum go first."]
+        return [
+            "These GPUs needed no lottery: spares, and groups above a run's minimum, are taken "
+            "first."
+        ]
     owners = [f"{owner} with {len(found)}" for owner, found in lottery.conflict_set]
     order = [f"{draw.bundle} of {draw.owner}" for draw in lottery.draws]
     words = [
-        f"In the lottery were {listed(owners)} (bundles of each owner).",
-        f"Drawn were, in this order, {listed(order)}; the seed was {lottery.seed}.",
+        f"Candidates in the lottery: {listed(owners)} (bundles per owner).",
+        f"The lottery drew, in this order: {listed(order)}. The seed was {lottery.seed}.",
     ]
     if odds is not None:
-        words.insert(0, f"The odds announced for {run} were {odds} %.")
-    words.append("Anybody can draw it again from that record: `leasehold lottery verify`.")
+        words.insert(0, f"The announced odds of {run} to be drawn were {odds} %.")
+    words.append("Anyone can repeat the draw from that record: `leasehold lottery verify`.")
     return words

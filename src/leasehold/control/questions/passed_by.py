@@ -61,11 +61,11 @@ class Passing:
 
 def _why(reservation: Reservation, ends: Instant, nodes: list[str]) -> str:
     if reservation.confidence is Confidence.MONEY:
-        return f"{reservation.run_key} waits for money, and not for these GPUs"
+        return f"{reservation.run_key} waits for budget, not for these GPUs"
     if ends < FOREVER and ends <= reservation.starts:
-        return f"it is over by {moment(ends)}, before {reservation.run_key} is to start"
+        return f"it ends by {moment(ends)}, before the planned start of {reservation.run_key}"
     if reservation.confidence is Confidence.CUTS:
-        return f"it may be cut for {reservation.run_key} like anybody else"
+        return f"it may be preempted for {reservation.run_key}, like any other run"
     if not nodes:
-        return f"none of its nodes is one that {reservation.run_key} is planned on"
-    return f"on {listed(nodes)} it leaves the GPUs that {reservation.run_key} is planned on"
+        return f"it uses no node that {reservation.run_key} is planned on"
+    return f"on {listed(nodes)} it leaves enough GPUs for {reservation.run_key}"

@@ -35,8 +35,8 @@ def _overdrawn(world: World, payer: EnvelopeKey) -> list[str]:
         who = f"Its payer {payer}" if subject == payer else f"The cap {subject} of its payer"
         cuts = moment(known.since + world.policy.overdraft_grace)
         words.append(
-            f"{who} is overdrawn since {moment(known.since)}: unless that is mended, runs that it "
-            f"pays for are cut from {cuts} on."
+            f"{who} has been overdrawn since {moment(known.since)}. Unless that is corrected, runs "
+            f"that it pays for are preempted from {cuts} on."
         )
     return words
 
@@ -50,6 +50,6 @@ def _ends_first(world: World, payer: EnvelopeKey, end: Instant, now: Instant) ->
     done = "ends" if at == envelope.end else "are used up"
     limit = f"before its limit at {moment(end)}" if end < FOREVER else "and it has no limit"
     return [
-        f"{what} of {payer} {done} at {moment(at)}, {limit}: another payer is looked for then, and "
-        "without one it is an overdraft."
+        f"{what} of {payer} {done} at {moment(at)}, {limit}. leasehold then looks for another "
+        "payer; if it finds none, the payer is overdrawn."
     ]

@@ -35,10 +35,10 @@ from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
 _SURE = {
-    Confidence.EXACT: "when leases end that are known to end",
+    Confidence.EXACT: "when leases with a known end have ended",
     Confidence.WINDOW: "when a budget window opens",
-    Confidence.CUTS: "at the latest, by cutting others if it must",
-    Confidence.MONEY: "if there is money then; GPUs are not what it waits for",
+    Confidence.CUTS: "at the latest, if necessary by preempting other runs",
+    Confidence.MONEY: "if budget is available by then; it does not wait for GPUs",
 }
 
 
@@ -49,9 +49,9 @@ def as_submitted(world: World, run: Run, now: Instant) -> tuple[Run, list[str]]:
     if known is None:
         return replace(run, uid="(planned)", created=now), []
     if world.open_by_run.get(known.uid):
-        note = f"{known.key} exists and holds GPUs: this is the plan of another run like it"
+        note = f"{known.key} exists and holds GPUs: this is the plan for a second run like it"
         return replace(run, uid="(planned)", created=now), [note]
-    note = f"{known.key} exists: this is the plan after changing it"
+    note = f"{known.key} exists: this is the plan for the run after the change"
     return replace(run, uid=known.uid, created=known.created), [note]
 
 
@@ -111,9 +111,9 @@ def _pause(world: World, run: Run) -> str:
         if where.standing is Standing.WAITING and where.retry_at
     ]
     if not waits:
-        return "It has nothing left to start."
+        return "All its groups have started or ended."
     at = min(where.retry_at for where in waits)
-    return f"It is tried again at {moment(at)}, after {waits[0].why}."
+    return f"The next try is at {moment(at)}, after {waits[0].why}."
 
 
 def _starts(world: World, run: Run, outcome: Rehearsed, now: Instant) -> PlanAnswer:
@@ -127,9 +127,11 @@ def _starts(world: World, run: Run, outcome: Rehearsed, now: Instant) -> PlanAns
         f"Paid by {listed(_paid(payers))}.",
     ]
     if any(each.fills for each in plans):
-        sentences.append("It would sit on spares of other runs, and go when they are needed.")
+        sentences.append(
+            "It would use spares of other runs, and be preempted when they are needed."
+        )
     if outcome.groups_waiting:
-        sentences.append(f"{plural(outcome.groups_waiting, 'group')} would wait for room.")
+        sentences.append(f"{plural(outcome.groups_waiting, 'group')} would wait for free GPUs.")
     return _answer(
         run.key,
         run.spec.owner,
@@ -179,7 +181,7 @@ def _when(turn: Turn, reservation: Reservation) -> str:
     if reservation.state is State.BLOCKED:
         return f"Nothing is planned until something changes: {reservation.message}."
     if reservation.state is State.ACTIVATING:
-        return "Room is being made for it now; it starts when the victims are gone."
+        return "Other runs are being preempted for it now; it starts when they have ended."
     wait = wait_of(reservation.starts - turn.now)
     return (
         f"It would start at {moment(reservation.starts)}, in {wait}, "
@@ -196,13 +198,15 @@ def _cuts(outcome: Rehearsed) -> tuple[PlannedCuts, list[str]]:
         shrunk.setdefault(run, []).append(group)
     told = []
     if seen.spares:
-        told.append(f"If nothing ends before, spares of {plural(seen.spares, 'GPU')} are dropped.")
+        told.append(
+            f"If no GPUs are freed before, spares of {plural(seen.spares, 'GPU')} are dropped."
+        )
     for run, groups in sorted(shrunk.items()):
         told.append(f"{run} would give up {plural(len(groups), 'group')}.")
     if seen.left_to_lottery:
         odds = [f"{run} with {percent} %" for run, percent in reservation.odds]
-        chance = f": drawn would be {listed(odds)}" if odds else ""
-        told.append(f"{plural(seen.left_to_lottery, 'GPU')} would be left to a lottery{chance}.")
+        chance = f". Odds to be drawn: {listed(odds)}" if odds else ""
+        told.append(f"{plural(seen.left_to_lottery, 'GPU')} would be taken by lottery{chance}.")
     cuts = PlannedCuts(
         spares=seen.spares,
         shrunk=[ShrunkRun(run=run, groups=groups) for run, groups in sorted(shrunk.items())],

@@ -39,7 +39,12 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: DrainPlan) -> No
         return
     if leaving.way is DrainAction.REQUEUE:
         end_unit(turn, run.uid, unit, ClosureReason(reason=Closed.SWAP, detail=node))
-        _tell(turn, run, node, "it is ended and requeued, to start again from its checkpoint")
+        _tell(
+            turn,
+            run,
+            node,
+            "the run is stopped and requeued; it will start again from its checkpoint",
+        )
         return
     spares = [spare for takeover in leaving.takeovers for spare in takeover.spares]
     if not make_way(turn, spares):
@@ -47,11 +52,16 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: DrainPlan) -> No
     for takeover in leaving.takeovers:
         first = takeover.failed[0]
         end_all(turn, list(takeover.failed), ClosureReason(reason=Closed.SWAP, detail=node))
-        _tell(turn, run, node, f"group {first.group} pod {first.index} goes to {takeover.node}")
+        _tell(
+            turn,
+            run,
+            node,
+            f"group {first.group} pod {first.index} moves to its spare on {takeover.node}",
+        )
     given_up = [each for each in standing(turn.world, run.uid) if each.group in leaving.groups]
     end_all(turn, given_up, ClosureReason(reason=Closed.SHRINK, detail=node))
     for group in leaving.groups:
-        _tell(turn, run, node, f"group {group} is given up, and the run goes on without it")
+        _tell(turn, run, node, f"group {group} is given up, and the run continues without it")
 
 
 def _tell(turn: Turn, run: Run, node: str, what: str) -> None:

@@ -42,12 +42,18 @@ def _tell(turn: Turn, run: Run, lost: list[Lease]) -> None:
     if deleted:
         pods = ", ".join(sorted({lease.pod for lease in deleted}))
         turn.tell(
-            "Run", run.key, NoticeReason.POD_DELETED, f"somebody deleted {pods} under its lease"
+            "Run",
+            run.key,
+            NoticeReason.POD_DELETED,
+            f"another client deleted {pods} while its lease was open",
         )
     if len(lost) > len(deleted):
         gone = len(lost) - len(deleted)
         turn.tell(
-            "Run", run.key, NoticeReason.NODE_FAILURE, f"lost with their node: {gone} of its leases"
+            "Run",
+            run.key,
+            NoticeReason.NODE_FAILURE,
+            f"the run lost {gone} of its leases with their node",
         )
 
 
@@ -185,7 +191,10 @@ def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
         end_all(turn, mates, reason)
         turn.tell(
-            "Run", run.key, NoticeReason.GROUP_LOST, f"group {group} is given up, no spare was left"
+            "Run",
+            run.key,
+            NoticeReason.GROUP_LOST,
+            f"group {group} is given up, because no spare was left",
         )
         return
     end_unit(turn, run.uid, unit, reason)
@@ -202,7 +211,7 @@ def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> 
     if run.spec.gang is Gang.RUN and _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
         end_all(turn, mates, ClosureReason(reason=Closed.SHRINK, detail=node))
-        after = "the run goes on without it"
+        after = "the run continues without it"
     else:
         end_unit(turn, run.uid, unit, ClosureReason(reason=Closed.SWAP, detail=node))
         after = "it is requeued"

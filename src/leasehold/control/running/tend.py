@@ -124,7 +124,9 @@ def _close_what_is_over(turn: Turn, uid: Uid) -> None:
         for lease in culprits:
             turn.close(lease.name, end=gone_at(turn, lease), why=Closed.FAIL, cause=Cause.EXIT)
         end_unit(turn, uid, unit, Closed.FAIL)
-        turn.tell("Run", _key(world, uid), Refusal.RETRYING, "a pod failed; its gang ends with it")
+        turn.tell(
+            "Run", _key(world, uid), Refusal.RETRYING, "a pod failed; its whole gang is stopped"
+        )
 
 
 def _close_refused(turn: Turn, uid: Uid) -> None:
@@ -237,17 +239,20 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
     for group, why in failing.items():
         _take_back(turn, run, group)
         turn.tell(
-            "Run", run.key, Refusal.BIND_FAILING, f"{why}; taken back whole, tried again later"
+            "Run",
+            run.key,
+            Refusal.BIND_FAILING,
+            f"{why}; the whole start is undone and tried again later",
         )
 
 
 def _fail_to_start(turn: Turn, lease: Lease, pod: Pod) -> None:
     """Fail a unit whose pod could not be started. Only one lease carries the pod's message,
     because a batch has no room for one per lease."""
-    why = " ".join((pod.waits_for or "its kubelet does not say why").split())[:REASON_CHARS_MAX]
+    why = " ".join((pod.waits_for or "its kubelet gives no reason").split())[:REASON_CHARS_MAX]
     end_all(turn, [lease], ClosureReason(reason=Closed.FAIL, detail=why))
     end_unit(turn, lease.uid, turn.world.unit_of(lease.uid, lease.group), Closed.FAIL)
-    words = f"{_too_late(lease, pod)}; its gang ends with it"
+    words = f"{_too_late(lease, pod)}; its whole gang is stopped"
     turn.tell("Run", lease.run_key, Refusal.RETRYING, words)
 
 
@@ -261,7 +266,7 @@ def _due(world: World, run: Run, lease: Lease, pod: Pod | None) -> Instant:
 def _too_late(lease: Lease, pod: Pod | None) -> str:
     if pod is None or pod.waits_for is None:
         return f"pod {lease.pod} was not bound in time"
-    why = pod.waits_for or "its kubelet does not say why"
+    why = pod.waits_for or "its kubelet gives no reason"
     return f"{lease.node} did not start pod {lease.pod} in time: {why}"
 
 

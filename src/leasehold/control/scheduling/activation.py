@@ -77,7 +77,7 @@ def finish_activations(turn: Turn) -> bool:
         if not groups or turn.now >= ends_at(world, hold):
             continue
         turn.about = uid
-        refused = Refused(reason=Refusal.CAPACITY, remedy="its site is not free")
+        refused = Refused(reason=Refusal.CAPACITY, remedy="its planned nodes are not free")
         due = Due(
             request=start_request_for(world, run, groups),
             reservation=hold.reservation,
@@ -297,7 +297,9 @@ def activating(
             is_site=is_site,
         )
     )
-    turn.tell("Run", run.key, NoticeReason.ACTIVATING, "room is being made by a Resolution")
+    turn.tell(
+        "Run", run.key, NoticeReason.ACTIVATING, "a Resolution is preempting other runs for it"
+    )
     turn.again = True
 
 

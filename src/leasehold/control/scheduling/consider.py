@@ -297,7 +297,8 @@ def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
     """
     world = turn.world
     refused = Refused(
-        reason=Refusal.CAPACITY, remedy="its place is held; it starts when the victims have ended"
+        reason=Refusal.CAPACITY,
+        remedy="its GPUs are held; it starts when the preempted runs have ended",
     )
     groups = groups_held_for(world, hold, turn.now)
     if not groups:
@@ -323,7 +324,7 @@ def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
     if not world.policy.binder_enabled:
         return Refused(
             reason=Refusal.BINDER_DISABLED,
-            remedy="binder.enabled is false: nothing new is started",
+            remedy="binder.enabled is false, so no run is started",
         )
     answer = admit(world, request, turn.calendar, start=turn.now, now=turn.now)
     # `fill` does not check which nodes can reach the run's volumes.

@@ -132,7 +132,7 @@ def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
         return
     if not why:
         left = plural(len(still_there(world, hold)), "victim")
-        why = f"{left} did not end in time; the place that was held is given up"
+        why = f"{left} did not end in time; the GPUs that were held are released"
         turn.tell("Run", run.key, NoticeReason.DRAIN_TIMEOUT, why)
     cancel_reservation(turn, run, why)
     turn.again = True

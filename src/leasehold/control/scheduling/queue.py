@@ -282,8 +282,7 @@ def _remedies(plan: Plan, refused: Refused) -> tuple[str, ...]:
         groups = ", ".join(str(group) for each, group in seen.shrunk if each == run)
         lines.append(f"{run} would give up groups {groups}")
     if seen.left_to_lottery:
-        verb = "is" if seen.left_to_lottery == 1 else "are"
-        lines.append(f"{plural(seen.left_to_lottery, 'GPU')} {verb} left to the lottery")
+        lines.append(f"{plural(seen.left_to_lottery, 'GPU')} would be taken by lottery")
     return tuple(lines)
 
 
@@ -352,8 +351,8 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
                     "Run",
                     run.key,
                     NoticeReason.WINDOW_ENDS_FIRST,
-                    f"its limit passes the window of {segment.envelope}: it will be refinanced "
-                    "then, or become an overdraft",
+                    f"its time limit is after the end of the window of {segment.envelope}; then "
+                    f"another envelope must pay, or {segment.envelope} is overdrawn",
                 )
 
 

@@ -44,9 +44,9 @@ class PlaceInQueue(Record):
         """Return the place as a phrase for a status."""
         return (
             f"{'' if self.mine < _EXACT else 'about '}number {self.mine} of {owner} and "
-            f"{'' if self.total < _EXACT else 'about '}{self.total} of all in the queue"
-            f"{' for money' if self.is_for_money else ''}, of whom {self.of_owner} of an owner "
-            f"and {self.of_all} in all are planned"
+            f"{'' if self.total < _EXACT else 'about '}{self.total} of all in the "
+            f"queue{' for budget' if self.is_for_money else ''}; {self.of_owner} per owner and "
+            f"{self.of_all} in all are planned"
         )
 
 

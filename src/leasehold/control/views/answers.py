@@ -101,8 +101,10 @@ def _waiting(found: ExplainAnswer) -> list[str]:
     lines = []
     refused, reservation = found.refusal, found.reservation
     if refused is not None:
-        wait = "time may clear it" if refused.time_may_help else "it needs somebody to act"
-        lines.append(f"  asked {plural(refused.asked, 'GPU')}, short by {refused.short_by}; {wait}")
+        wait = "waiting may help" if refused.time_may_help else "it cannot start without a change"
+        lines.append(
+            f"  requested {plural(refused.asked, 'GPU')}, short of {refused.short_by}; {wait}"
+        )
     if reservation is not None:
         lines += _reservation(reservation)
     return lines
@@ -116,7 +118,9 @@ def _reservation(row: ReservationRow) -> list[str]:
     if row.state == State.BLOCKED:
         lines[0] = f"  reservation {row.name} is Blocked: {row.message}"
     lines += [f"  {remedy}" for remedy in row.remedies]
-    return lines + [f"  {each.run} would be drawn with {each.percent} %" for each in row.odds]
+    return lines + [
+        f"  {each.run} has a chance of {each.percent} % to be drawn" for each in row.odds
+    ]
 
 
 def _places(found: ExplainAnswer) -> list[str]:

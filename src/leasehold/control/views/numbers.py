@@ -158,8 +158,8 @@ def _binding_words(world: World, run: Run) -> tuple[str, str]:
     for key in sorted(world.pods_by_run.get(run.uid, ())):
         pod = world.pods[key]
         if pod.waits_for is not None and not pod.has_ended:
-            why = pod.waits_for or "it has just been taken"
-            return "Starting", f"{pod.node} has pod {pod.name} and did not start it yet: {why}"
+            why = pod.waits_for or "the node has just accepted the pod"
+            return "Starting", f"{pod.node} has pod {pod.name} and has not started it yet: {why}"
     return "Binding", "its leases are open; waiting for all pods to be bound"
 
 
@@ -168,8 +168,8 @@ def _of_the_past(world: World, uid: Uid) -> tuple[Phase, str, str]:
     book = world.books.get(uid)
     lasts = [unit.last for unit in book.units.values() if unit.last] if book else []
     if lasts and all(not each.open and each.outcome is Closed.COMPLETED for each in lasts):
-        return Phase.COMPLETED, "Completed", "completed; its Run object is gone"
-    return Phase.FAILED, "Canceled", "its Run object is gone"
+        return Phase.COMPLETED, "Completed", "completed; the Run was deleted"
+    return Phase.FAILED, "Canceled", "the Run was deleted"
 
 
 def _all_bound(world: World, run: Run) -> bool:
@@ -184,9 +184,9 @@ _FAILURES = {
     "WorkloadFailed": "a pod failed and no retries are left",
     "NodeFailure": "a node failed or a pod was deleted, no spare was left, and the run declared no "
     "checkpoint",
-    "RandomPreempt": "drawn in a lottery; `explain` shows the draw and whom it benefited",
-    "ReclaimedBySpare": "the spare it sat on was needed; it declared no checkpoint",
-    "Overdrawn": "its payer was overdrawn and no other payer was found",
+    "RandomPreempt": "drawn in a lottery; `explain` shows the draw and which run it was for",
+    "ReclaimedBySpare": "the spare that it used was needed, and the run declared no checkpoint",
+    "Overdrawn": "its payer was overdrawn, and no other envelope could pay",
     "TimeLimit": "runtime.maxDuration was reached",
     "Canceled": "cancelled by its user",
 }
@@ -247,8 +247,8 @@ def _waiting_words(world: World, run: Run) -> tuple[str, str]:
         sure = {
             Confidence.EXACT: "",
             Confidence.WINDOW: " when a budget window opens",
-            Confidence.CUTS: " by cutting others, if it must",
-            Confidence.MONEY: " if there is money then",
+            Confidence.CUTS: " if necessary by preempting other runs",
+            Confidence.MONEY: " if budget is available by then",
         }[reservation.confidence]
         words += f"; planned for {format_instant(reservation.starts)}{sure}"
     elif reservation is not None:

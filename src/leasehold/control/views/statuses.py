@@ -162,7 +162,7 @@ def _announced_cuts(world: World, budget: Budget) -> str:
     """Return which subjects are overdrawn and when they are preempted; aggregates are reported
     only here."""
     return "; ".join(
-        f"{subject} is overdrawn, cuts begin at "
+        f"{subject} is overdrawn, preemption starts at "
         f"{format_instant(overdraft.since + world.policy.overdraft_grace)}"
         for subject, overdraft in sorted(world.overdrafts.items())
         if subject.rpartition("/")[0] == budget.key

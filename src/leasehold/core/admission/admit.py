@@ -157,8 +157,8 @@ def owner_allowed(world: World, run: Run) -> Refused | None:
         return None
     return Refused(
         reason=Refusal.OWNER_NOT_ALLOWED,
-        remedy=f"no Budget of {run.spec.owner} lies in namespace {run.namespace} or lists it under "
-        "spec.namespaces; create one, or correct spec.owner",
+        remedy=f"no Budget of {run.spec.owner} is in namespace {run.namespace} or lists that "
+        "namespace under spec.namespaces; create such a Budget, or correct spec.owner",
         asked=run.spec.total_gpus,
         subject=run.spec.owner,
     )
@@ -168,8 +168,8 @@ def no_such_flavor(placement: PlacementRequest) -> Refused:
     """Return the refusal of a run for which no location has a node of its flavor."""
     return Refused(
         reason=Refusal.NO_SUCH_FLAVOR,
-        remedy=f"no node has {placement.flavor} where this run may go; "
-        "check resources.gpuType and locality.selector",
+        remedy=f"no node with {placement.flavor} is in a place where this run may run; check "
+        "resources.gpuType and locality.selector",
         asked=placement.gpus,
         short_by=placement.gpus,
     )
@@ -192,9 +192,9 @@ def held(placement: PlacementRequest, trace: tuple[CoverStep, ...]) -> Refused:
     """Return the refusal of a run that would fit if plans and holds ahead did not need the GPUs."""
     return Refused(
         reason=Refusal.HELD,
-        remedy=f"{plural(placement.gpus, 'GPU')} {'is' if placement.gpus == 1 else 'are'} free "
-        "but held for reservations ahead of it; a shorter "
-        "runtime.maxDuration may let it pass in front",
+        remedy=f"{plural(placement.gpus, 'GPU')} {'is' if placement.gpus == 1 else 'are'} free but "
+        "held for reservations ahead of this run; with a shorter runtime.maxDuration the run "
+        "may be backfilled",
         asked=placement.gpus,
         trace=trace,
     )

@@ -48,7 +48,7 @@ def fill(
         return min(found, key=lambda plan: preference(plan.covered[0]))
     return refused or Refused(
         reason=Refusal.CAPACITY,
-        remedy="neither free GPUs nor spares of other runs have room for it",
+        remedy="neither the free GPUs nor the spares of other runs have room for this run",
         asked=request.placement.gpus,
         short_by=request.placement.gpus,
     )

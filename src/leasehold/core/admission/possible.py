@@ -115,18 +115,19 @@ def _pod_too_large(fleet: Fleet, placement: PlacementRequest, pools: list[Pool])
     if short is None:
         words = [_words(each, asked[each]) for each in asked if asked[each]]
         remedy = (
-            f"a pod asks for {' and '.join(words)}, and no node with {placement.flavor} has it all"
+            f"a pod requests {' and '.join(words)}, and no node with {placement.flavor} has all "
+            "of that"
         )
     else:
         name = _with_most(fleet, pools, short, most[short])
         remedy = (
-            f"a pod asks for {_words(short, asked[short])}, and the largest node with "
+            f"a pod requests {_words(short, asked[short])}, and the largest node with "
             f"{placement.flavor} ({name}) has {_words(short, most[short])}"
         )
     what = "GPUs per pod" if short == "GPUs" else "resources.requests"
     return Refused(
         reason=Refusal.POD_TOO_LARGE,
-        remedy=f"{remedy}; write less ({what} in the Run), or add a larger node",
+        remedy=f"{remedy}; request less ({what} in the Run), or add a larger node",
         subject=short or "",
         limit=most[short] if short else 0,
     )
@@ -148,8 +149,8 @@ def _too_many(placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
         most = max(pods)
         domain = pools[pods.index(most)].domain
         why = (
-            f"a group of {plural(placement.gpus_per_group, 'GPU')} lies within one domain, and the "
-            f"largest with {placement.flavor} ({domain}) has room for "
+            f"a group of {plural(placement.gpus_per_group, 'GPU')} must fit in one domain, and the "
+            f"largest domain with {placement.flavor} ({domain}) has room for "
             f"{most * placement.pod_gpus} in pods of {placement.pod_gpus}"
         )
         limit = most * placement.pod_gpus
@@ -157,13 +158,14 @@ def _too_many(placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
         limit = groups * placement.gpus_per_group
         where = "together" if placement.spread else "within one domain"
         why = (
-            f"it asks for {plural(placement.gpus, 'GPU')}, and the nodes with {placement.flavor} "
-            f"have room for {limit} {where}, in groups of {placement.gpus_per_group} and pods of "
+            f"the run requests {plural(placement.gpus, 'GPU')}, and all nodes with "
+            f"{placement.flavor} have room for {limit} {where}, in groups of "
+            f"{placement.gpus_per_group} and pods of "
             f"{placement.pod_gpus}"
         )
     return Refused(
         reason=Refusal.FLEET_TOO_SMALL,
-        remedy=f"{why}, if nothing else ran; ask for less, or add nodes",
+        remedy=f"{why}, even if nothing else ran; request less, or add nodes",
         asked=placement.gpus,
         short_by=placement.gpus - limit,
         limit=limit,
@@ -187,11 +189,11 @@ def _no_place_for_spares(
     spares = placement.spares * placement.pod_gpus
     return Refused(
         reason=Refusal.NO_PLACE_FOR_SPARES,
-        remedy=f"it asks for spares of {plural(spares, 'GPU')} for each group. They have no pod "
-        "that other schedulers would see, so they lie only on nodes with the taint "
-        f"{GROUP}/fleet, which {sum(map(len, reserved))} of {sum(map(len, nodes))} nodes with "
-        f"{placement.flavor} have: taint more of them (kubectl taint node NODE {GROUP}/fleet=:"
-        "NoSchedule), or write no sparesPerGroup",
+        remedy=f"the run requests spares of {plural(spares, 'GPU')} for each group. Other "
+        "schedulers do not see spares, so spares need nodes with the taint "
+        f"{GROUP}/fleet, which {sum(map(len, reserved))} of {sum(map(len, nodes))} nodes "
+        f"with {placement.flavor} have: taint more of them (kubectl taint node NODE "
+        f"{GROUP}/fleet=:NoSchedule), or leave out sparesPerGroup",
         asked=placement.gpus,
         limit=sum(rooms) * spares,
     )

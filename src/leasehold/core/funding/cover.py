@@ -389,7 +389,8 @@ def _refusal(
         return Refused(
             reason=Refusal.NO_ENVELOPE,
             remedy=f"no envelope of {ask.owner} or its family pays for {ask.flavor} in "
-            f"{ask.region}/{ask.cluster}; add one, or name a sponsor and allow borrowing",
+            f"{ask.region}/{ask.cluster}; add an envelope, or name a sponsor and allow "
+            "borrowing",
             asked=ask.gpus,
             short_by=short_by,
             trace=trace,
@@ -434,24 +435,35 @@ def _remedy(world: World, ask: FundingRequest, step: CoverStep) -> str:
             return f"{name} closed at {format_instant(envelope.end)}; extend its end"
         case Refusal.CONCURRENCY | Refusal.AGGREGATE | Refusal.LENDING_CAP:
             return (
-                f"{name} pays for at most {plural(step.limit, 'GPU')}, and too few of them are "
-                f"left for the {ask.gpus} asked; wait for its leases to end or raise the cap"
+                f"{name} pays for at most {plural(step.limit, 'GPU')}, and fewer than the "
+                f"{ask.gpus} requested GPUs are left; wait for its leases to end, or raise the "
+                "cap"
             )
         case Refusal.GPU_HOURS | Refusal.LENDING_HOURS:
             return (
-                f"of the {format_gpu_hours(step.limit)} GPU-hours of {name} too few are left for "
-                f"the {plural(ask.gpus, 'GPU')} asked; lower runtime.maxDuration or raise the cap"
+                f"{name} has too few of its {format_gpu_hours(step.limit)} GPU-hours left for "
+                f"the {plural(ask.gpus, 'GPU')} requested; lower runtime.maxDuration or raise "
+                "the cap"
             )
         case Refusal.LENDING_DISABLED:
             return f"{name} does not lend; ask {envelope.owner} to set lending.allow"
         case Refusal.ACL_DENIED:
-            return f"{name} does not lend to {ask.owner}; ask {envelope.owner} to add it"
+            return (
+                f"{name} does not lend to {ask.owner}; ask {envelope.owner} to add {ask.owner} "
+                "to lending.to"
+            )
         case Refusal.BORROW_LIMIT:
-            return f"funding.maxBorrowGPUs is {step.limit}, and more GPUs would be borrowed"
+            return (
+                f"the run would borrow more GPUs than its funding.maxBorrowGPUs, {step.limit}; "
+                "raise that limit"
+            )
         case Refusal.OTHER_LOCATION:
-            return f"{name} pays for GPUs of another location; name one in which it pays"
+            return f"{name} pays for GPUs of another location; name a location in which it pays"
         case Refusal.RECIPROCAL_LOAN:
-            return f"{envelope.owner} borrows from {ask.owner} already, and loans both ways are off"
+            return (
+                f"{envelope.owner} borrows from {ask.owner} already, and "
+                "forbidReciprocalLending does not allow loans in both directions"
+            )
         case None:
             raise AssertionError(f"{name} gave all that was asked")
         case _:

@@ -83,8 +83,8 @@ def paid_on_empty_fleet(
         return _first_refusal(list(answers.values()))
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy="where it would be paid for, too few nodes could hold it, even if they were empty; "
-        "name other sponsors, or ask for less",
+        remedy="the places that its payers pay for have too few nodes for this run, even if "
+        "they were empty; name other sponsors, or request less",
         asked=placement.gpus,
     )
 
@@ -270,5 +270,7 @@ def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
     """Return the first refusal that time may clear, otherwise the first."""
     refusals = [each for each in answers if isinstance(each, Refused)]
     if not refusals:
-        return Refused(reason=Refusal.NO_SUCH_FLAVOR, remedy="no node has this flavor there")
+        return Refused(
+            reason=Refusal.NO_SUCH_FLAVOR, remedy="no node in the allowed places has this flavor"
+        )
     return next((each for each in refusals if each.time_may_help), refusals[0])

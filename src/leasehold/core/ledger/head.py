@@ -14,8 +14,8 @@ class UnknownFormat(Exception):  # noqa: N818 - named for what it states
 
     def __init__(self, found: object) -> None:
         super().__init__(
-            f"the ledger is of format {found}, and this version of leasehold knows {FORMAT}: "
-            "use the version that wrote it, or a later one"
+            f"the ledger has format {found}, and this version of leasehold supports only "
+            f"{FORMAT}; use the version that wrote the ledger, or a later one"
         )
 
 

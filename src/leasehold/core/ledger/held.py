@@ -57,7 +57,7 @@ class SlotHolders:
             # A filler whose spare has ended may be refinanced, but none may start without a spare.
             on_spare = held is not None and held.role is Role.SPARE
             if filled is not None or not (on_spare or (held is None and is_refinance)):
-                raise WrongRecord(record, f"{slot} is no spare that a filler could sit on")
+                raise WrongRecord(record, f"{slot} is not a spare that a filler could use")
         elif held is not None:
             raise WrongRecord(record, f"{slot} is held by {held.name}")
         elif filled is not None and not (lease.role is Role.SPARE and is_refinance):

@@ -132,14 +132,14 @@ def replay(resolution: Resolution) -> list[str]:
     if lottery.instant != resolution.instant:
         problems.append("derivedFrom.instant is not the resolution's instant")
     if not _HEX.fullmatch(lottery.nonce):
-        problems.append(f"derivedFrom.nonce {lottery.nonce[:80]!r} is not bytes in lower-case hex")
+        problems.append(f"derivedFrom.nonce {lottery.nonce[:80]!r} is not lower-case hexadecimal")
     elif commitment(lottery.nonce) != lottery.commitment:
         problems.append("commitment is not the SHA-256 of the nonce")
     derived = seed(lottery.subject, lottery.instant, lottery.ledger_digest, lottery.nonce)
     if derived != lottery.seed:
         problems.append(f"seed {lottery.seed} is not the derived one, {derived}")
     if not lottery.draws:
-        problems.append("draws: there is a lottery and nothing was drawn")
+        problems.append("draws: the lottery has no draws")
     urn = Urn(dict(lottery.conflict_set), lottery.sweeps, owned_last=lottery.owned_last)
     for place, recorded in enumerate(lottery.draws):
         drawn = urn.draw(derived)

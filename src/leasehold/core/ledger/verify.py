@@ -160,9 +160,11 @@ class Fold:
         if line.get("seq") != batch.seq or line.get("epoch") != batch.epoch:
             raise WrongRecord("line", "names another seq or epoch than its batch")
         if batch.epoch < self.epoch:
-            raise WrongRecord("epoch", f"{batch.epoch} goes back from {self.epoch}")
+            raise WrongRecord("epoch", f"{batch.epoch} is less than the epoch before, {self.epoch}")
         if batch.instant < self.instant:
-            raise WrongRecord("instant", f"{batch.instant} goes back from {self.instant}")
+            raise WrongRecord(
+                "instant", f"{batch.instant} is before the last batch, {self.instant}"
+            )
 
     def _state_facts(self, batch: Batch) -> None:
         for name, spec in batch.facts_budgets:
@@ -246,7 +248,7 @@ def _why(record: str, text: str) -> ClosureReason:
     try:
         return parse_why(text)
     except ValueError:
-        raise WrongRecord(record, f"{text} is no closure reason") from None
+        raise WrongRecord(record, f"{text} is not a closure reason") from None
 
 
 def _check_repetitions(wire: Wire, batch: Batch) -> None:
@@ -264,7 +266,7 @@ def _first_difference(got: object, due: object, path: str) -> str:
     if got == due:
         return ""
     if not isinstance(got, dict) or not isinstance(due, dict):
-        return f"{path} is {got!r}, the rest says {due!r}"
+        return f"{path} is {got!r}, but the other fields say {due!r}"
     found = (_first_difference(got.get(key), due.get(key), f"{path}.{key}") for key in due | got)
     return next((each for each in found if each), f"{path} has members that are null")
 
@@ -280,7 +282,7 @@ def _inherit(record: str, lease: Lease, closed: list[Lease]) -> Lease:
             and set(lease.slots) <= set(old.slots)
         ):
             return msgspec.structs.replace(lease, pod=old.pod)
-    raise WrongRecord(record, "refinances nothing that this batch closes")
+    raise WrongRecord(record, "refinances no lease that this batch closes")
 
 
 def _compare_carried(fold: Fold, carried: Carried) -> None:
@@ -294,7 +296,7 @@ def _compare_carried(fold: Fold, carried: Carried) -> None:
     for payer in sorted({*dropped, *carried.charges}):
         expected = Charges().with_leases(dropped.get(payer, []))
         if carried.charges.get(payer, Charges()) != expected:
-            raise WrongRecord("checkpoint", f"what {payer} paid for is not what its leases say")
+            raise WrongRecord("checkpoint", f"the use of {payer} does not match its leases")
 
 
 def _compare_leases(
@@ -338,7 +340,7 @@ def _compare_repetitions(wire: Wire, lease: Lease) -> None:
     labels, expected = (part(part(each, "metadata"), "labels") for each in (wire, due))
     for key, value in expected.items():
         if labels.get(key) != value:
-            why = f"its label {key} is {labels.get(key)!r}, the rest says {value!r}"
+            why = f"its label {key} is {labels.get(key)!r}, but its spec says {value!r}"
             raise WrongRecord(f"Lease {lease.name}", why)
 
 

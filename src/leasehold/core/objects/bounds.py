@@ -79,7 +79,7 @@ def check_sizes(raw: dict[object, object]) -> list[Problem]:
     if size > TEXT_CHARS_MAX:  # otherwise no text in it can be longer
         found += list(_long(spec, "spec"))
     if raw.get("kind") == "Run" and size > RUN_SPEC_BYTES_MAX:
-        remedy = f"write at most {RUN_SPEC_BYTES_MAX}; put what is large into files"
+        remedy = f"use at most {RUN_SPEC_BYTES_MAX}; put large values into files"
         found.append(Problem(path="spec", value=f"{size} bytes", remedy=remedy))
     return found
 
@@ -87,7 +87,7 @@ def check_sizes(raw: dict[object, object]) -> list[Problem]:
 def _over(raw: object, bound: Bound) -> Iterator[Problem]:
     for path, found in _at(raw, bound.path.split("."), ""):
         if isinstance(found, list | dict) and len(found) > bound.most:
-            yield Problem(path=path, value=shown(found), remedy=f"write at most {bound.most}")
+            yield Problem(path=path, value=shown(found), remedy=f"use at most {bound.most}")
 
 
 def _at(raw: object, steps: list[str], path: str) -> Iterator[tuple[str, object]]:
@@ -107,7 +107,7 @@ def _at(raw: object, steps: list[str], path: str) -> Iterator[tuple[str, object]
 def _long(value: object, path: str) -> Iterator[Problem]:
     if isinstance(value, str):
         if len(value) > TEXT_CHARS_MAX:
-            remedy = f"write at most {TEXT_CHARS_MAX} characters; put it in a file"
+            remedy = f"use at most {TEXT_CHARS_MAX} characters; put the value in a file"
             yield Problem(path=path, value=f"{len(value)} characters", remedy=remedy)
     elif isinstance(value, dict | list):
         for key, member in value.items() if isinstance(value, dict) else enumerate(value):

@@ -88,7 +88,7 @@ def parent_cycles(budgets: Iterable[Budget]) -> list[tuple[Budget, Problem]]:
             way = _way_back(parents, start=parent, goal=budget.owner)
             if way:
                 cycle = " -> ".join((budget.owner, *way))
-                remedy = "parents must not lead back to their child; leave one of these out"
+                remedy = "parents must not form a cycle; remove one of these parents"
                 path = f"spec.parents[{index}]"
                 found.append((budget, Problem(path=path, value=shown(cycle), remedy=remedy)))
     return found
@@ -152,7 +152,7 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
     owner = spec.need("owner", readers.owner)
     parents = spec.set_of("parents", readers.owner)
     if owner is not None and owner in parents:
-        spec.note("parents", "an owner cannot be its own parent; leave it out")
+        spec.note("parents", "an owner cannot be its own parent; remove it")
     namespaces = spec.set_of("namespaces", readers.namespace)
     envelopes = _read_envelopes(spec, key=key, owner=owner or "")
     aggregates = _read_aggregates(spec, key=key, envelopes=envelopes)
@@ -162,7 +162,7 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
     assert owner is not None, "a missing owner is a problem"
     wire_spec = canonical(exact(part(raw, "spec")))
     if len(wire_spec) > SPEC_BYTES_MAX:
-        remedy = f"write at most {SPEC_BYTES_MAX}; an owner may have several Budgets"
+        remedy = f"use at most {SPEC_BYTES_MAX}; an owner may have several Budgets"
         return None, [Problem(path="spec", value=f"{len(wire_spec)} bytes", remedy=remedy)]
     budget = Budget(
         namespace=stamped.namespace,
@@ -188,7 +188,7 @@ def _read_envelopes(spec: Fields, *, key: str, owner: str) -> dict[str, Envelope
         if name is None:
             continue
         if name in found:
-            fields.note("name", "another envelope of this Budget has this name; take another")
+            fields.note("name", "another envelope of this Budget has this name; use another name")
         found[name] = envelope
     return found
 
@@ -200,7 +200,7 @@ def _read_envelope(fields: Fields, *, key: str, owner: str) -> Envelope:
     start = fields.take("start", readers.instant, 0)
     end = fields.take("end", readers.instant, FOREVER)
     if end <= start and not fields.is_wrong("start", "end"):
-        fields.note("end", "the window ends before it starts; write an end after its start")
+        fields.note("end", "the window ends before it starts; use an end after its start")
     lending = _read_lending(fields.inside("lending"))
     envelope = Envelope(
         key=key,
@@ -237,7 +237,7 @@ def _read_aggregates(spec: Fields, *, key: str, envelopes: dict[str, Envelope]) 
     for fields in spec.each("aggregateCaps"):
         name = fields.need("name", readers.word)
         if name is not None and name in names:
-            fields.note("name", "another aggregate of this Budget has this name; take another")
+            fields.note("name", "another aggregate of this Budget has this name; use another name")
         names.add(name or "")
         flavor = fields.need("flavor", readers.word)
         members = fields.set_of("envelopes", readers.word)
@@ -266,7 +266,7 @@ def _check_members(
     for index, member in enumerate(members):
         envelope = envelopes.get(member)
         if envelope is None:
-            remedy = "this Budget has no such envelope; name one of: "
+            remedy = "this Budget has no such envelope; use one of: "
             remedy += ", ".join(list(envelopes)[:NAMES_SHOWN_MAX]) or "none"
         elif flavor and envelope.flavor and envelope.flavor != flavor:
             remedy = f"its flavor is {envelope.flavor}, not {flavor}; leave it out"

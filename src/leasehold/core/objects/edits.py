@@ -29,16 +29,16 @@ EDITABLE_IN_A_RUN = (
 
 RUN_REMEDY = (
     f"of a Run only {', '.join(path.removeprefix('spec.') for path in EDITABLE_IN_A_RUN)} can be "
-    "edited; delete it and submit another"
+    "edited; delete the Run and submit another"
 )
-STOP_REMEDY = "a run that was cancelled stays so; write true, or submit another run"
+STOP_REMEDY = "a cancelled run cannot be resumed; submit another run"
 OWNER_REMEDY = "a Budget's owner cannot be edited; make another Budget"
 
 
 def check_edit(old: object, new: object) -> list[Problem]:
     """Return a problem, with its path, for every changed field that may not change."""
     if not isinstance(old, dict) or not isinstance(new, dict):
-        return [Problem(path="", value=shown(new), remedy="write an object")]
+        return [Problem(path="", value=shown(new), remedy="use an object")]
     if old.get("kind") != new.get("kind"):
         return [Problem(path="kind", value=shown(new.get("kind")), remedy="a kind cannot change")]
     kind = old.get("kind")
@@ -50,7 +50,7 @@ def check_edit(old: object, new: object) -> list[Problem]:
     if isinstance(kind, str) and kind in IMMUTABLE_KINDS:
         problems = _changes(old, new, "spec", f"the spec of a {kind} never changes")
         if kind == "Lease" and part(old, "status").get("closed") is True:
-            problems += _changes(old, new, "status", "a closed lease stays as it was closed")
+            problems += _changes(old, new, "status", "the status of a closed lease never changes")
         return problems
     return []
 

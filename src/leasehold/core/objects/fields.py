@@ -71,7 +71,7 @@ class Fields:
         if raw is None and required:
             self._miss(key)
         elif raw is not None and not isinstance(raw, dict):
-            self.note(key, "write a mapping of fields")
+            self.note(key, "use a mapping of fields")
         return Fields(raw, self.at(key), self.problems)
 
     def each(self, key: str) -> list["Fields"]:
@@ -84,7 +84,7 @@ class Fields:
             if not isinstance(raw, dict):
                 self._wrong.add(key)
                 self.problems.append(
-                    Problem(path=place, value=shown(raw), remedy="write a mapping of fields")
+                    Problem(path=place, value=shown(raw), remedy="use a mapping of fields")
                 )
             found.append(Fields(raw, place, self.problems))
         return found
@@ -97,7 +97,7 @@ class Fields:
             try:
                 value = read(raw)
                 if value in found:
-                    raise WrongValue("it is listed twice; list it once")
+                    raise WrongValue("the value is listed twice; list it once")
                 found[value] = None
             except WrongValue as wrong:
                 self._wrong.add(key)
@@ -131,7 +131,7 @@ class Fields:
         if isinstance(raw, list):
             yield from raw
         elif raw is not None:
-            self.note(key, "write a list")
+            self.note(key, "use a list")
 
     def _read(self, key: str, read: Reader[T], default: D) -> T | D:
         try:
@@ -145,14 +145,14 @@ class Fields:
         self._wrong.add(key)
         if not self.is_void:
             self.problems.append(
-                Problem(path=self.at(key), value=MISSING, remedy="write this field")
+                Problem(path=self.at(key), value=MISSING, remedy="this field is required")
             )
 
 
 def _guess(key: object, allowed: list[str]) -> str:
     if not isinstance(key, str):
-        return "write keys as text"
+        return "keys must be strings"
     near = get_close_matches(key, allowed, n=1) if len(key) <= GUESS_CHARS_MAX else []
     if near:
         return f"there is no such field; did you mean {near[0]}?"
-    return "there is no such field; legal here: " + (", ".join(allowed) or "none")
+    return "there is no such field; allowed here: " + (", ".join(allowed) or "none")

@@ -17,7 +17,7 @@ def check_labels(metadata: Fields) -> None:
         if not isinstance(key, str) or not readers.is_label_key(key):
             _bad_key(labels, key)
         elif labels.raw(key) is None:
-            labels.note(key, 'write a text; "" is an empty one')
+            labels.note(key, 'use a string; "" is the empty string')
         else:
             labels.take(key, readers.label_value, "")
     annotations = metadata.inside("annotations")
@@ -26,13 +26,13 @@ def check_labels(metadata: Fields) -> None:
         if not isinstance(key, str) or not readers.is_label_key(key):
             _bad_key(annotations, key)
         elif not isinstance(value, str):
-            annotations.note(key, "write a text, in quotes")
+            annotations.note(key, "use a string, in quotes")
         else:
             size += len(key) + len(value.encode("utf-8", "replace"))
     if size > ANNOTATION_BYTES_MAX:
-        metadata.note("annotations", f"write at most {ANNOTATION_BYTES_MAX} bytes of annotations")
+        metadata.note("annotations", f"use at most {ANNOTATION_BYTES_MAX} bytes of annotations")
 
 
 def _bad_key(fields: Fields, key: object) -> None:
-    remedy = "write a key of at most 63 letters, digits, '-', '_' and '.', or prefix/key"
+    remedy = "use a key of at most 63 letters, digits, '-', '_' and '.', or prefix/key"
     fields.problems.append(Problem(path=joined(fields.path, key), value=shown(key), remedy=remedy))

@@ -291,7 +291,7 @@ def _why(text: str) -> ClosureReason:
     try:
         return parse_why(text)
     except ValueError:
-        raise msgspec.ValidationError(f"{text!r} is no reason why a lease ends") from None
+        raise msgspec.ValidationError(f"{text!r} is not a reason why a lease ends") from None
 
 
 def _hashed(text: str, length_max: int) -> str:
@@ -320,7 +320,7 @@ def _ordinal(part: str) -> int:
     """Return the number in brackets: `POD[3]` is 3."""
     number = part[part.find("[") + 1 : -1]
     if not (part.endswith("]") and number.isascii() and number.isdigit()):
-        raise msgspec.ValidationError(f"{part!r} is no SHARD[n], POD[n] or SPARE[n]")
+        raise msgspec.ValidationError(f"{part!r} is not SHARD[n], POD[n] or SPARE[n]")
     return int(number)
 
 
@@ -328,7 +328,7 @@ def _ordinal(part: str) -> int:
 def _parse(text: str) -> Instant:
     at = parse_instant(text)
     if at is None:
-        raise msgspec.ValidationError(f"{text!r} is no RFC 3339 instant")
+        raise msgspec.ValidationError(f"{text!r} is not an RFC 3339 time")
     return at
 
 

@@ -42,7 +42,7 @@ def check_manifest(
     """
     problems: list[Problem] = []
     if not isinstance(raw, dict):
-        return [Problem(path="", value=shown(raw), remedy="write an object with kind and spec")]
+        return [Problem(path="", value=shown(raw), remedy="use an object with kind and spec")]
     known = check_bounds(before)
     over = [problem for problem in check_bounds(raw) if problem not in known]
     if over:
@@ -65,7 +65,7 @@ def check_manifest(
 
 def _api_version(value: object) -> str:
     if value != API_VERSION:
-        raise readers.WrongValue(f"write {API_VERSION}")
+        raise readers.WrongValue(f"use {API_VERSION}")
     return API_VERSION
 
 
@@ -73,8 +73,10 @@ def _kind(value: object) -> str:
     if isinstance(value, str) and value in USER_KINDS:
         return value
     if isinstance(value, str) and value in OUR_KINDS:
-        raise readers.WrongValue("users never write them; write a Budget or a Run")
-    raise readers.WrongValue("write Budget or Run")
+        raise readers.WrongValue(
+            "only the control plane writes this kind; submit a Budget or a Run"
+        )
+    raise readers.WrongValue("use Budget or Run")
 
 
 def _check_metadata(metadata: Fields) -> None:

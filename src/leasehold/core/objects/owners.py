@@ -8,12 +8,12 @@ import re
 
 OWNER_CHARS_MAX = 253
 OWNER_REMEDY = (
-    "write an owner path of 1 to 253 characters: parts of letters, digits, '.', '_' and '-' "
-    "joined by single colons, such as org:ai:mm"
+    "use an owner path of 1 to 253 characters, made of parts of letters, digits, '.', '_' and "
+    "'-', separated by single colons, such as org:ai:mm"
 )
 GLOB_REMEDY = (
-    "no owner path can match this; write parts of letters, digits, '.', '_', '-' and '*' "
-    "joined by single colons, such as org:ai:*"
+    "no owner path can match this; use parts of letters, digits, '.', '_', '-' and '*', "
+    "separated by single colons, such as org:ai:*"
 )
 
 _OWNER = re.compile(r"[A-Za-z0-9._-]+(?::[A-Za-z0-9._-]+)*")

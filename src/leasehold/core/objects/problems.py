@@ -27,13 +27,13 @@ class InvalidManifest(ValueError):  # noqa: N818 - named for what the object is
 
 
 def show(problem: Problem) -> str:
-    """Return `spec.x: 12: write …` on one line, whatever the value is."""
+    """Return `spec.x: 12: use …` on one line, whatever the value is."""
     return f"{problem.path}: {problem.value}: {problem.remedy}"
 
 
 def no_spec(raw: object) -> Problem:
     """Return the problem of a value that is not an object and so has no field to name."""
-    return Problem(path="spec", value=shown(raw), remedy="write an object with a spec")
+    return Problem(path="spec", value=shown(raw), remedy="use an object with a spec")
 
 
 def shown(value: object) -> str:

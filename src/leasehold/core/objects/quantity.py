@@ -22,7 +22,7 @@ _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?"
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_REMEDY = "write a Kubernetes quantity of zero or more, such as 500m, 8 or 16Gi"
+_REMEDY = "use a Kubernetes quantity of zero or more, such as 500m, 8 or 16Gi"
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 

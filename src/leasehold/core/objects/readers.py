@@ -37,31 +37,31 @@ class WrongValue(Exception):  # noqa: N818 - named for what the value is
 
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise WrongValue("write true or false")
+        raise WrongValue("use true or false")
     return value
 
 
 def text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise WrongValue("write a text")
+        raise WrongValue("use a string")
     return value
 
 
 def text_or_none(value: object) -> str:
     if not isinstance(value, str):
-        raise WrongValue("write a text")
+        raise WrongValue("use a string")
     return value
 
 
 def texts(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise WrongValue("write a list of texts")
+        raise WrongValue("use a list of strings")
     return value
 
 
 def whole(low: int, high: int) -> Callable[[object], int]:
     """Return a reader for whole numbers within bounds; `true` is not 1 and 8.0 is not 8."""
-    remedy = f"write a whole number from {low} to {high}"
+    remedy = f"use a whole number from {low} to {high}"
 
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -80,7 +80,7 @@ retries = whole(0, RETRIES_MAX)
 def gpu_hours(value: object) -> GpuMs:
     """Read hours as a whole or decimal number, exactly, in GPU-ms."""
     remedy = (
-        f"write GPU-hours as a number over 0 and up to {GPU_HOURS_MAX}, with at most five decimals"
+        f"use GPU-hours as a number over 0 and up to {GPU_HOURS_MAX}, with at most five decimals"
     )
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValue(remedy)
@@ -98,7 +98,7 @@ def instant(value: object) -> Instant:
     if isinstance(value, str) and len(value) <= TEXT_CHARS_MAX and value.isascii():
         found = parse_instant(value)
     if found is None:
-        raise WrongValue('write an RFC 3339 instant with a zone, such as "2026-11-01T00:00:00Z"')
+        raise WrongValue('use an RFC 3339 time with a zone, such as "2026-11-01T00:00:00Z"')
     return found
 
 
@@ -107,21 +107,21 @@ def span_or_none(value: object) -> Millis:
     if isinstance(value, str) and len(value) <= TEXT_CHARS_MAX and value.isascii():
         found = parse_span(value)
     if found is None:
-        raise WrongValue("write a span of at most 3650 days, such as 30s, 15m or 1h30m")
+        raise WrongValue("use a duration of at most 3650 days, such as 30s, 15m or 1h30m")
     return found
 
 
 def span(value: object) -> Millis:
     found = span_or_none(value)
     if found == 0:
-        raise WrongValue("write a span over zero, such as 30s, 15m or 1h30m")
+        raise WrongValue("use a duration over zero, such as 30s, 15m or 1h30m")
     return found
 
 
 def one_of(choices: type[E]) -> Callable[[object], E]:
     """Return a reader for one member of an enumeration, by its exact text."""
     members = {str(member): member for member in choices}
-    remedy = "write " + " or ".join(members)
+    remedy = "use " + " or ".join(members)
 
     def check(value: object) -> E:
         member = members.get(value) if isinstance(value, str) else None
@@ -148,7 +148,7 @@ def namespace(value: object) -> str:
     """Read a DNS-1123 label, as Kubernetes requires for namespaces and container names."""
     if not isinstance(value, str) or len(value) > 63 or not _DNS_LABEL.fullmatch(value):
         raise WrongValue(
-            "write 1 to 63 lower-case letters, digits and '-', "
+            "use 1 to 63 lower-case letters, digits and '-', "
             "beginning and ending with a letter or digit"
         )
     return value
@@ -158,7 +158,7 @@ def object_name(value: object) -> str:
     """Read a DNS-1123 subdomain, as Kubernetes requires for object names."""
     if not isinstance(value, str) or len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
         raise WrongValue(
-            "write 1 to 253 lower-case letters, digits, '-' and '.', "
+            "use 1 to 253 lower-case letters, digits, '-' and '.', "
             "each part beginning and ending with a letter or digit"
         )
     return value
@@ -168,7 +168,7 @@ def word(value: object) -> str:
     """Read a text that is valid as a label value: flavors, locations, envelope names."""
     if not isinstance(value, str) or len(value) > 63 or not _LABEL_VALUE.fullmatch(value):
         raise WrongValue(
-            "write 1 to 63 letters, digits, '-', '_' and '.', "
+            "use 1 to 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
         )
     return value

@@ -223,5 +223,5 @@ def batch_in_name(name: str) -> int:
 def _instant(text: str) -> Instant:
     at = parse_instant(text) if text else 0
     if at is None:
-        raise msgspec.ValidationError(f"{text!r} is no RFC 3339 instant")
+        raise msgspec.ValidationError(f"{text!r} is not an RFC 3339 time")
     return at

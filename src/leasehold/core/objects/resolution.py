@@ -292,12 +292,12 @@ def _split_bundle(name: str) -> tuple[RunKey, int | None]:
     # An external record may contain anything; int() would also accept signs, blanks and other
     # digits.
     if not (group.isascii() and group.isdigit() and len(group) <= GROUP_DIGITS_MAX):
-        raise msgspec.ValidationError(f"{name!r} is no namespace/run#group")
+        raise msgspec.ValidationError(f"{name!r} is not namespace/run#group")
     return run, int(group)
 
 
 def _instant(text: str) -> Instant:
     at = parse_instant(text)
     if at is None:
-        raise msgspec.ValidationError(f"{text!r} is no RFC 3339 instant")
+        raise msgspec.ValidationError(f"{text!r} is not an RFC 3339 time")
     return at

@@ -41,8 +41,8 @@ def grace_problems(raw: object, most: Millis) -> list[tuple[str, str]]:
     return [
         (
             "spec.runtime.gracePeriod",
-            f"{asked}: write at most {limit} (gracePeriod.max of this server); what takes longer "
-            "to save is saved while it runs, see runtime.checkpoint",
+            f"{asked}: use at most {limit} (gracePeriod.max of this server); if saving takes "
+            "longer, save while the run works (see runtime.checkpoint)",
         )
     ]
 
@@ -199,12 +199,12 @@ def _read_shape(resources: Fields, locality: Fields) -> _Shape:
     group = locality.take("groupGPUs", readers.gpus, None)
     per_pod = resources.take("gpusPerPod", readers.pod_gpus, None)
     if total is not None and group is not None and total % group:
-        locality.note("groupGPUs", f"groups must divide totalGPUs; write a divisor of {total}")
+        locality.note("groupGPUs", f"groups must divide totalGPUs; use a divisor of {total}")
         group = None
     if not locality.has("groupGPUs"):
         group = total
     if group is not None and per_pod is not None and group % per_pod:
-        resources.note("gpusPerPod", f"pods must divide a group; write a divisor of {group}")
+        resources.note("gpusPerPod", f"pods must divide a group; use a divisor of {group}")
         per_pod = None
     return _Shape(total, group, per_pod)
 
@@ -224,9 +224,9 @@ def _read_malleable(fields: Fields, resources: Fields, shape: _Shape) -> None:
     widths = {"minTotalGPUs": least, "maxTotalGPUs": most, "stepGPUs": step}
     for key, width in widths.items():
         if width % group:
-            fields.note(key, f"write a multiple of the group's {group} GPUs")
+            fields.note(key, f"use a multiple of the group's {group} GPUs")
     if least > most:
-        fields.note("minTotalGPUs", f"it is over maxTotalGPUs; write at most {most}")
+        fields.note("minTotalGPUs", f"the width is over maxTotalGPUs; use at most {most}")
     if fields.is_wrong(*widths):
         return
     grid = Malleable(min_gpus=least, max_gpus=most, step_gpus=step, desired_gpus=most)
@@ -255,8 +255,8 @@ def _near(grid: Malleable, width: int) -> str:
     above = below + grid.step_gpus
     choice = f"{below}" if above > grid.max_gpus or below == inside else f"{below} or {above}"
     return (
-        f"widths go from minTotalGPUs {grid.min_gpus} to maxTotalGPUs {grid.max_gpus} "
-        f"in steps of {grid.step_gpus}; write {choice}"
+        f"the width goes from minTotalGPUs {grid.min_gpus} to maxTotalGPUs {grid.max_gpus} in "
+        f"steps of {grid.step_gpus}; use {choice}"
     )
 
 
@@ -264,7 +264,7 @@ def _read_spares(spec: Fields, shape: _Shape) -> None:
     spares = spec.take("sparesPerGroup", readers.gpus_or_none, 0)
     per_pod = shape.per_pod
     if per_pod is not None and spares % per_pod:
-        spec.note("sparesPerGroup", f"a spare replaces a pod; write a multiple of {per_pod}")
+        spec.note("sparesPerGroup", f"a spare replaces a pod; use a multiple of {per_pod}")
     shape.spares = None if spec.is_wrong("sparesPerGroup") else spares
 
 
@@ -279,7 +279,7 @@ def _check_count(resources: Fields, locality: Fields, shape: _Shape) -> None:
         least = -(-shape.width_max // RUN_GROUPS_MAX)
         locality.note(
             "groupGPUs",
-            f"these are {groups} groups; a Run has at most {RUN_GROUPS_MAX}; write {least} or "
+            f"this makes {groups} groups; a Run has at most {RUN_GROUPS_MAX}; use {least} or "
             "more, or submit several Runs",
         )
         return
@@ -291,8 +291,8 @@ def _check_count(resources: Fields, locality: Fields, shape: _Shape) -> None:
         counted = "" if shape.per_pod else "without gpusPerPod a pod may have one GPU: "
         resources.note(
             "gpusPerPod",
-            f"{counted}these are up to {pods} pods, spares included; a Run has at most "
-            f"{RUN_PODS_MAX}; write {least} or more, or submit several Runs",
+            f"{counted}this makes up to {pods} pods, spares included; a Run has at most "
+            f"{RUN_PODS_MAX}; use {least} or more, or submit several Runs",
         )
 
 
@@ -321,5 +321,5 @@ def _read_funding(fields: Fields, shape: _Shape) -> Funding:
     elif most is not None:
         widest = shape.widest()
         if widest is not None and most > widest:
-            fields.note("maxBorrowGPUs", f"the run is never wider; write at most {widest}")
+            fields.note("maxBorrowGPUs", f"the run never has more GPUs; use at most {widest}")
     return Funding(allow_borrow=allowed, max_borrow_gpus=most, sponsors=sponsors)

@@ -25,11 +25,11 @@ PLACEMENT = {
     "affinity": "leasehold places the pods; use spec.locality.selector and leave this out",
     "nodeName": "leasehold places the pods; use spec.locality.selector and leave this out",
     "nodeSelector": "leasehold places the pods; use spec.locality.selector and leave this out",
-    "resourceClaims": "leasehold hands out the GPUs; leave this out",
+    "resourceClaims": "leasehold assigns the GPUs; leave this out",
     "schedulerName": "leasehold places the pods; leave this out",
-    "schedulingGates": "leasehold starts the pods when they are paid for; leave this out",
+    "schedulingGates": "leasehold starts the pods when a Budget pays for them; leave this out",
     "topologySpreadConstraints": "leasehold places the pods; use spec.locality and leave this out",
-    "priorityClassName": "the line decides who is first; leave this out",
+    "priorityClassName": "the queue decides which run starts first; leave this out",
     "activeDeadlineSeconds": "use spec.runtime.maxDuration and leave this out",
 }
 
@@ -57,7 +57,7 @@ def read_template(spec: Fields, *, required: bool) -> Template:
     template.finish()
     if pod.is_void:
         if not template.is_wrong("spec"):
-            template.note("spec", "write a pod spec with at least one container")
+            template.note("spec", "use a pod spec with at least one container")
         return Template()
     tolerations = _check_pod(pod)
     if len(spec.problems) > before:
@@ -77,16 +77,16 @@ def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
         if pod.has(key):
             pod.note(key, remedy)
     if pod.take("restartPolicy", readers.text, NEVER) != NEVER:
-        pod.note("restartPolicy", f"write {NEVER}, or leave it out; see spec.runtime.retries")
+        pod.note("restartPolicy", f"use {NEVER}, or leave it out; see spec.runtime.retries")
     pod.take("terminationGracePeriodSeconds", _SECONDS, None)
     containers = pod.each("containers")
     if not containers and not pod.is_wrong("containers"):
-        pod.note("containers", "write at least one container")
+        pod.note("containers", "add at least one container")
     names: set[str] = set()
     for container in [*containers, *pod.each("initContainers")]:
         name = container.need("name", readers.namespace)
         if name is not None and name in names:
-            container.note("name", "another container has this name; take another")
+            container.note("name", "another container has this name; use another name")
         names.add(name or "")
         _check_container(container)
     return tuple(_read_toleration(each) for each in pod.each("tolerations"))
@@ -103,10 +103,13 @@ def _check_container(container: Fields) -> None:
         variable.take("value", readers.text_or_none, None)
     for port in container.each("ports"):
         if port.has("hostPort"):
-            port.note("hostPort", "several pods may share a host; leave this out")
+            port.note(
+                "hostPort",
+                "several pods can run on one host, so host ports are not allowed; leave this out",
+            )
     resources = container.inside("resources")
     if resources.has("claims"):
-        resources.note("claims", "leasehold hands out the GPUs; leave this out")
+        resources.note("claims", "leasehold assigns the GPUs; leave this out")
     for where in ("requests", "limits"):
         amounts = resources.inside(where)
         for resource in amounts.members:
@@ -152,16 +155,16 @@ def _not_json(value: object, path: str, depth: int) -> Iterator[Problem]:
             for key, member in members:
                 place = joined(path, key)
                 if isinstance(value, dict) and not (isinstance(key, str) and _is_sound(key)):
-                    yield Problem(path=place, value=shown(key), remedy="write keys as text")
+                    yield Problem(path=place, value=shown(key), remedy="keys must be strings")
                 yield from _not_json(member, place, depth - 1)
     elif isinstance(value, str):
-        remedy = "" if _is_sound(value) else "write text without lone surrogates"
+        remedy = "" if _is_sound(value) else "use strings without lone surrogates"
     elif isinstance(value, float):
-        remedy = "" if abs(value) < float("inf") else "write a finite number"
+        remedy = "" if abs(value) < float("inf") else "use a finite number"
     elif isinstance(value, int):
-        remedy = "" if value.bit_length() <= WHOLE_BITS_MAX else "write a number of at most 64 bits"
+        remedy = "" if value.bit_length() <= WHOLE_BITS_MAX else "use a number of at most 64 bits"
     elif value is not None:
-        remedy = "write text, a number, true, false, a list or a mapping"
+        remedy = "use a string, a number, true, false, a list or a mapping"
     if remedy:
         yield Problem(path=path, value=shown(value), remedy=remedy)
 

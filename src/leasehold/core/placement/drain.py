@@ -55,7 +55,7 @@ def how_to_leave(world: World, run: Run, node: str, unit: int) -> DrainPlan:
     if not world.policy.binder_enabled:
         return DrainPlan(way=DrainAction.WAIT, why="binder.enabled is false")
     if not _is_heard(world, node):
-        return DrainPlan(way=DrainAction.WAIT, why=f"node {node} cannot be heard")
+        return DrainPlan(way=DrainAction.WAIT, why=f"the agent of node {node} does not answer")
     takeovers: list[Takeover] = []
     stranded: list[int] = []
     for group in sorted({lease.group for lease in pods_here}):
@@ -84,7 +84,8 @@ def how_to_leave(world: World, run: Run, node: str, unit: int) -> DrainPlan:
     )
     if silent:
         return DrainPlan(
-            way=DrainAction.WAIT, why=f"it runs on {silent[0]}, too, which cannot be heard"
+            way=DrainAction.WAIT,
+            why=f"it also runs on node {silent[0]}, whose agent does not answer",
         )
     return DrainPlan(way=DrainAction.REQUEUE)
 

@@ -325,7 +325,7 @@ def _refusal(fleet: Fleet, placement: PlacementRequest, locations: Sequence[Loca
         return Refused(
             reason=Refusal.NO_DOMAIN_FITS,
             now=f"{_are_free(free)}: {holes}",
-            remedy=f"enough GPUs are free, but no domain has room for a group of "
+            remedy="enough GPUs are free, but no single domain can hold a group of "
             f"{placement.gpus_per_group} in pods of {placement.pod_gpus}; smaller groups or pods "
             "would fit sooner",
             asked=placement.gpus,
@@ -335,7 +335,7 @@ def _refusal(fleet: Fleet, placement: PlacementRequest, locations: Sequence[Loca
     return Refused(
         reason=Refusal.CAPACITY,
         remedy=f"{_too_few(placement.gpus)} free; wait for leases to end",
-        now=f"{_are_free(free)} of the {placement.gpus} asked",
+        now=f"{_are_free(free)} of the {placement.gpus} requested",
         asked=placement.gpus,
         short_by=placement.gpus - free,
         limit=free,
@@ -363,7 +363,7 @@ def _out_of_reach(fleet: Fleet, placement: PlacementRequest, pools: Sequence[Poo
     free = sum(fleet.nodes[name].free for name in names)
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"its volumes can be reached from {plural(len(names), 'node')} with "
+        remedy=f"its volumes are reachable from {plural(len(names), 'node')} with "
         f"{placement.flavor}, where {_too_few(placement.gpus)} free; wait for leases to end, or "
         "use volumes that more nodes can reach",
         now=f"{_are_free(free)} there",
@@ -381,10 +381,9 @@ def _no_place_for_spares(
     asked = placement.spares * placement.pod_gpus * len(placement.groups)
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"{plural(asked, 'GPU')} of it {'is' if asked == 1 else 'are'} for spares, which "
-        f"lie only on nodes that other schedulers are kept away from by the taint {GROUP}/fleet, "
-        "and beside its pods too few of those are free; wait for leases to end, or taint more "
-        "nodes",
+        remedy=f"{plural(asked, 'GPU')} of this run {'is' if asked == 1 else 'are'} for spares. "
+        f"Spares need nodes with the taint {GROUP}/fleet, and too few GPUs are free "
+        "there; wait for leases to end, or taint more nodes",
         now=f"{_are_free(free)} on those nodes",
         asked=placement.gpus,
         limit=free,
@@ -419,10 +418,10 @@ def _short_of_others(fleet: Fleet, placement: PlacementRequest, pools: Sequence[
     name, most = max(left[what].items(), key=lambda each: (each[1], each[0]))
     return Refused(
         reason=Refusal.NODE_RESOURCES,
-        remedy=f"enough GPUs are free, but beside them {_lack(placement, what)}; ask for less, or "
-        "wait for leases to end",
-        now=f"{_are_free(sum(pool.free for pool in pools))}, and of the nodes with "
-        f"{plural(placement.pod_gpus, 'free GPU')} the one with most ({name}) has "
+        remedy=f"enough GPUs are free, but on their nodes {_lack(placement, what)}; request less, "
+        "or wait for leases to end",
+        now=f"{_are_free(sum(pool.free for pool in pools))}; among the nodes with "
+        f"{plural(placement.pod_gpus, 'free GPU')}, {name} has the most: "
         f"{_amount(what, max(0, most))} left",
         asked=placement.gpus,
         limit=max(0, most),
@@ -433,9 +432,9 @@ def _short_of_others(fleet: Fleet, placement: PlacementRequest, pools: Sequence[
 def _lack(placement: PlacementRequest, what: str) -> str:
     """Return in words what the nodes lack: pods, CPU or memory."""
     if what == "pods":
-        return "nodes take no more pods"
+        return "no more pods fit"
     amount = placement.cpu_milli if what == "CPU" else placement.memory_bytes
-    return f"{what} is short: a pod asks for {_amount(what, amount)}"
+    return f"there is too little {what} left: a pod requests {_amount(what, amount)}"
 
 
 def _amount(what: str, amount: int) -> str:

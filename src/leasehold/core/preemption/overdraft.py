@@ -36,14 +36,14 @@ def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
     if not leases:
         return []
     if envelope is None:
-        return [_all(payer, leases, "its Budget no longer has it")]
+        return [_all(payer, leases, "its Budget no longer has this envelope")]
     if not envelope.in_window(now):
         return [_all(payer, leases, "its window is closed")]
     elsewhere = _not_covered(world, envelope, leases)
     if not elsewhere:
         world.work.note_in_place(envelope, world.node_changes)
     found = [
-        _all(payer, elsewhere, "it no longer covers their place"),
+        _all(payer, elsewhere, "it no longer covers the place of these leases"),
         _over(payer, leases, envelope.concurrency, "concurrency"),
         *_lending(envelope, leases),
         *_aggregates(world, envelope),

@@ -124,8 +124,9 @@ def not_enough(placement: PlacementRequest, deficit: int) -> Refused:
     """Return the refusal if cutting everything that may be cut is not enough."""
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy="even if everything that may be cut were cut, it would not fit; nothing is cut. "
-        "Smaller groups, another selector, or protected runs growing older would help",
+        remedy="the run would not fit even if all runs that may be preempted were preempted, so "
+        "none is. Use smaller groups or another selector, or wait until runs are no "
+        "longer protected (resolver.minTenure)",
         asked=placement.gpus,
         short_by=deficit,
     )

@@ -18,8 +18,8 @@ class TooManySteps(Exception):  # noqa: N818 - named for what happened
 
     def __init__(self, most: int) -> None:
         super().__init__(
-            f"deciding about it takes more than {most:,} steps; fewer groups, pods or sponsors "
-            "take fewer"
+            f"a decision about this run takes more than {most:,} steps; use fewer groups, pods "
+            "or sponsors"
         )
 
 

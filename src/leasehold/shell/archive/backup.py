@@ -107,7 +107,7 @@ def unpack(backup: Path, folder: Path) -> Contents:
             for name, member in contents.files.items():
                 _unpack_one(backup, tar, folder / _safe(backup, name), name, member)
     except tarfile.TarError as error:
-        raise BadBackup(backup, f"is no backup ({error})", "name another file") from None
+        raise BadBackup(backup, f"is not a backup ({error})", "name another file") from None
     return contents
 
 
@@ -174,9 +174,9 @@ def _contents(backup: Path, tar: tarfile.TarFile) -> Contents:
         assert file is not None, "it is a plain file"
         contents = msgspec.json.decode(file.read(), type=Contents)
     except (KeyError, AssertionError, msgspec.DecodeError):
-        raise BadBackup(backup, "is no backup of leasehold's", "name another file") from None
+        raise BadBackup(backup, "is not a backup made by leasehold", "name another file") from None
     if contents.format != 1:
-        raise BadBackup(backup, "was written by a newer leasehold", "use that newer one")
+        raise BadBackup(backup, "was written by a newer leasehold", "use that newer leasehold")
     return contents
 
 
@@ -184,7 +184,11 @@ def _safe(backup: Path, name: str) -> PurePosixPath:
     """Reject names that lead out of the target folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise BadBackup(backup, f"holds a file {name!r}", "it is not one of ours; do not use it")
+        raise BadBackup(
+            backup,
+            f"holds a file {name!r}",
+            "leasehold did not put this file there; do not use this backup",
+        )
     return path
 
 
@@ -196,7 +200,7 @@ def _unpack_one(
     except KeyError:
         source = None
     if source is None:
-        raise BadBackup(backup, f"lacks {name}", "it is not whole; use another backup")
+        raise BadBackup(backup, f"lacks {name}", "it is incomplete; use another backup")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     digest, size = hashlib.sha256(), 0
@@ -208,7 +212,7 @@ def _unpack_one(
         file.flush()
         os.fsync(file.fileno())
     if (digest.hexdigest(), size) != (member.sha256, member.bytes):
-        raise BadBackup(backup, f"{name} is not what was taken", "use another backup")
+        raise BadBackup(backup, f"{name} differs from its checksum", "use another backup")
 
 
 def check_empty(folder: Path) -> None:

@@ -51,7 +51,7 @@ async def read_checkpoint(store: Store, clock: Clock) -> tuple[Carried, Stored]:
         try:
             part = await until_answered(clock, _getter(store, name))
         except NotFound:
-            raise CheckpointLost(f"LedgerCheckpoint {name}: is gone") from None
+            raise CheckpointLost(f"LedgerCheckpoint {name} is missing") from None
         texts[name] = _spec(part).get("text")
     return carried_from(wire, texts), stored
 
@@ -66,9 +66,9 @@ def carried_from(main: Wire, texts: dict[str, object]) -> Carried:
     except (ValueError, zlib.error, msgspec.DecodeError) as error:
         raise CheckpointLost(f"LedgerCheckpoint: cannot be read ({error})") from None
     if hashlib.sha256(encoded).hexdigest() != spec.get("sha256"):
-        raise CheckpointLost("LedgerCheckpoint: its parts are not what it says")
+        raise CheckpointLost("LedgerCheckpoint: its parts do not match its digest")
     if (carried.seq, carried.digest) != (spec.get("seq"), spec.get("digest")):
-        raise CheckpointLost("LedgerCheckpoint: its parts are of another batch")
+        raise CheckpointLost("LedgerCheckpoint: its parts belong to another batch")
     return carried
 
 

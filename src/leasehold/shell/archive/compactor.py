@@ -153,7 +153,7 @@ class Compactor:
         except (BadArchive, OSError) as error:
             problem, wait = f"the ledger is not archived: {error}", AGAIN_AFTER_TROUBLE
         except Conflict:
-            problem, wait = "somebody else has compacted the ledger; start again", EVERY
+            problem, wait = "another process has compacted the ledger; start again", EVERY
         except (StoreError, CheckpointLost) as error:
             problem, wait = f"the ledger is not compacted: {error}", AGAIN_AFTER_TROUBLE
         if problem:
@@ -273,7 +273,7 @@ class Compactor:
             )
         except NotFound:
             assert self._archive is not None
-            why = f"cannot take in Resolution {name}, which is not in the store"
+            why = f"cannot archive Resolution {name}, which is not in the store"
             raise BadArchive(self._archive.folder, why, "restore it from a backup") from None
 
     async def _check_point(self, world: World, ledger: Ledger, plan: Compaction, upto: int) -> None:
@@ -313,7 +313,7 @@ class Compactor:
                 break
             digest = next_digest(digest, canonical(line["batch"]))
             if batch_name(batch.seq, digest) != ledger.chain[batch.seq].name:
-                why = f"has another batch {batch.seq} than the store"
+                why = f"has a batch {batch.seq} that differs from the store's"
                 raise BadArchive(self._archive.folder, why, _OTHER_FOLDER)
             told.read(batch)
             instant = batch.instant
@@ -361,7 +361,7 @@ class Compactor:
         return True
 
 
-_OTHER_FOLDER = "it is another ledger's: name the right folder (ledger.archive)"
+_OTHER_FOLDER = "the archive belongs to another ledger: name the right folder (ledger.archive)"
 
 
 def _removal(kind: str, name: str) -> list[Write]:
@@ -392,7 +392,7 @@ def _check_fit(archive: Archive, world: World, ledger: Ledger) -> None:
     end, carried = archive.end(), world.carried
     if end.seq < carried.seq:
         why = f"ends with batch {end.seq}, and the store begins after {carried.seq}"
-        raise BadArchive(archive.folder, why, "put the missing files back (ledger.archive)")
+        raise BadArchive(archive.folder, why, "restore the missing files (ledger.archive)")
     if end.seq == carried.seq:
         fits = end.digest == carried.digest
     else:

@@ -112,7 +112,7 @@ class Archive:
     def indices(self) -> list[Index]:
         """Return the indices of all segments; they are read again only when files were added."""
         if trouble := self._trouble():
-            raise BadArchive(self.folder, f"may lack segments ({trouble})", "it is tried again")
+            raise BadArchive(self.folder, f"may lack segments ({trouble})", "leasehold tries again")
         names = tuple(sorted(path.name for path in self.folder.glob("segment-*.json")))
         if names != self._names:
             self._indices, self._names = read_indices(self.folder), names

@@ -85,7 +85,9 @@ def read_indices(folder: Path) -> list[Index]:
     try:
         paths = sorted(folder.glob("segment-*.json"))
     except OSError as error:
-        raise BadArchive(folder, f"cannot be read: {error.strerror}", "check its rights") from None
+        raise BadArchive(
+            folder, f"cannot be read: {error.strerror}", "check its permissions"
+        ) from None
     end = End()
     for path in paths:
         index = _read_index(path)
@@ -112,7 +114,7 @@ def part_path(folder: Path, index: Index, part: str) -> Path:
     file = index.files.get(part)
     if file is None or Path(file.name).name != file.name:
         path = folder / file_name("segment", index.first, index.last)
-        raise BadArchive(path, f"names no file of {part}", "restore it from a backup")
+        raise BadArchive(path, f"names no file for {part}", "restore it from a backup")
     return folder / file.name
 
 
@@ -125,7 +127,7 @@ def read_file(folder: Path, index: Index, part: str, *, is_known: bool = False) 
         said = error.strerror or str(error)
         raise BadArchive(path, f"cannot be read: {said}", "restore it from a backup") from None
     if not is_known and hashlib.sha256(content).hexdigest() != index.files[part].sha256:
-        raise BadArchive(path, "is not what its index says", "restore it from a backup")
+        raise BadArchive(path, "does not match its index", "restore it from a backup")
     return content
 
 
@@ -134,16 +136,19 @@ def _read_index(path: Path) -> Index:
         index = msgspec.json.decode(path.read_bytes(), type=Index)
     except OSError as error:
         said = error.strerror or str(error)
-        raise BadArchive(path, f"cannot be read: {said}", "check its rights") from None
+        raise BadArchive(path, f"cannot be read: {said}", "check its permissions") from None
     except msgspec.DecodeError as error:
         raise BadArchive(
-            path, f"is no segment's index ({error})", "restore it from a backup"
+            path, f"is not the index of a segment ({error})", "restore it from a backup"
         ) from None
     if index.format != FORMAT:
-        why = f"was written by a newer leasehold (format {index.format}; this one knows {FORMAT})"
-        raise BadArchive(path, why, "use that newer one")
+        why = (
+            f"was written by a newer leasehold (format {index.format}; this version supports "
+            f"{FORMAT})"
+        )
+        raise BadArchive(path, why, "use that newer leasehold")
     if not index.is_sound():
-        raise BadArchive(path, "is not what was written", "restore it from a backup")
+        raise BadArchive(path, "differs from what was written", "restore it from a backup")
     if path.name != file_name("segment", index.first, index.last):
-        raise BadArchive(path, "is the index of other batches", "give it its own name back")
+        raise BadArchive(path, "is the index of other batches", "restore its own name")
     return index

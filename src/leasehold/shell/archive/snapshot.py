@@ -46,7 +46,7 @@ class Snapshot:
         """Open the file; raise `BadStore`. All reads until `close` see the state at this moment."""
         self.path = path
         if not path.is_file():
-            raise BadStore(path, "is not there", "name the data folder of a server (--data)")
+            raise BadStore(path, "does not exist", "name the data folder of a server (--data)")
         try:
             self._connection = open_reader(path)
         except apsw.Error as error:
@@ -54,7 +54,9 @@ class Snapshot:
         self._pages = _Moment(self._connection, path)
         try:
             if self._connection.pragma("application_id") != APPLICATION:
-                raise BadStore(path, "is no store of leasehold's", "name its data folder (--data)")
+                raise BadStore(
+                    path, "is not a store of leasehold", "name the data folder of a server (--data)"
+                )
             self._connection.execute("BEGIN")
             self.version = self._pages.version  # the first read fixes the moment of the snapshot
         except apsw.Error as error:
@@ -72,7 +74,7 @@ class Snapshot:
         try:
             return [decode(body) for body in self._pages.read_all(kind)[0]]
         except msgspec.DecodeError as error:
-            why = f"a {kind} in it is no JSON object ({error})"
+            why = f"a {kind} in it is not a JSON object ({error})"
             raise BadStore(self.path, why, remedy_of_damage(self.path)) from None
 
     def object(self, kind: str, name: str) -> Wire | None:
@@ -165,7 +167,7 @@ def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:
     end = archive.end() if carried.seq else None
     if end is not None and end.seq < carried.seq:
         why = f"ends with batch {end.seq}, and the store begins after {carried.seq}"
-        raise BadArchive(archive.folder, why, "put the missing files back (ledger.archive)")
+        raise BadArchive(archive.folder, why, "restore the missing files (ledger.archive)")
     if carried.seq:
         for line in archive.lines():
             if (whole_at(line, "seq") or 0) > carried.seq:

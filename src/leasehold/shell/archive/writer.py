@@ -34,7 +34,7 @@ from leasehold.shell.archive.segments import (
     read_part,
 )
 
-_REMEDY = "look at the disk; nothing was removed from the store"
+_REMEDY = "check the disk; nothing was removed from the store"
 
 
 def write_segment(
@@ -93,7 +93,7 @@ def read_back(folder: Path, written: Index) -> Index:
     path = folder / file_name("segment", written.first, written.last)
     found = next((each for each in read_indices(folder) if each.first == written.first), None)
     if found != written:
-        raise BadArchive(path, "does not read back as it was written", _REMEDY)
+        raise BadArchive(path, "differs from what was written when it is read back", _REMEDY)
     check_segment(folder, found)
     return found
 
@@ -112,7 +112,9 @@ def check_segment(folder: Path, index: Index) -> None:
         closed.update((each.lease, (seq, each.end, each.reason)) for each in batch.closed)
         quoted.update(batch.resolutions)
     if (seq, digest) != (index.last, index.after):
-        raise BadArchive(path, f"ends with batch {seq} and not as its index says", _REMEDY)
+        raise BadArchive(
+            path, f"ends with batch {seq} and not with the batch that its index names", _REMEDY
+        )
     _check_leases(folder, index, closed)
     _check_resolutions(folder, index, quoted)
 
@@ -124,10 +126,10 @@ def _check_leases(folder: Path, index: Index, closed: dict[str, tuple[int, int, 
         try:
             lease = lease_from_wire(wire)
         except msgspec.ValidationError as error:
-            raise BadArchive(path, f"holds what is no lease ({error})", _REMEDY) from None
+            raise BadArchive(path, f"has a line that is not a lease ({error})", _REMEDY) from None
         known = lease.closed
         if known is None or closed.get(lease.name) != (known.batch, known.at, str(known.why)):
-            raise BadArchive(path, f"{lease.name} is not as its batch closed it", _REMEDY)
+            raise BadArchive(path, f"{lease.name} differs from what its batch closed", _REMEDY)
         seen.add(lease.name)
     missing = sorted(set(closed) - seen)
     if missing:
@@ -140,7 +142,7 @@ def _check_resolutions(folder: Path, index: Index, quoted: dict[str, str]) -> No
     for wire in read_part(folder, index, RESOLUTIONS):
         name = text_at(part(wire, "metadata"), "name")
         if name not in quoted or digest_of(wire.get("spec")) != quoted[name]:
-            raise BadArchive(path, f"{name} is not what its batch quotes", _REMEDY)
+            raise BadArchive(path, f"{name} differs from the one that its batch quotes", _REMEDY)
         seen.add(name)
     missing = sorted(set(quoted) - seen)
     if missing:
@@ -151,7 +153,7 @@ def _batch(path: Path, line: Wire) -> Batch:
     try:
         return batch_from_wire(part(line, "batch"))
     except msgspec.ValidationError as error:
-        raise BadArchive(path, f"holds what is no batch ({error})", _REMEDY) from None
+        raise BadArchive(path, f"has a line that is not a batch ({error})", _REMEDY) from None
 
 
 def put_file(path: Path, content: bytes) -> None:

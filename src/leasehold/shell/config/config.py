@@ -176,13 +176,13 @@ def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
 def _users(value: object) -> tuple[tuple[str, str], ...]:
     """Read a mapping from namespace to the Unix user that runs its jobs."""
     if not isinstance(value, dict):
-        raise readers.WrongValue("write namespaces with their Unix users, such as {vision: alice}")
+        raise readers.WrongValue(
+            "use a mapping of namespaces to Unix users, such as {vision: alice}"
+        )
     found = []
     for namespace, user in sorted(value.items(), key=lambda pair: str(pair[0])):
         if not isinstance(user, str) or not user or user == "root":
-            raise readers.WrongValue(
-                "write the name of a Unix user other than root for each namespace"
-            )
+            raise readers.WrongValue("give each namespace the name of a Unix user other than root")
         found.append((readers.namespace(namespace), user))
     return tuple(found)
 
@@ -191,14 +191,16 @@ def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
     """Read a mapping from namespace, or `*`, to URL."""
     if not isinstance(value, dict):
         raise readers.WrongValue(
-            "write namespaces with URLs, such as {vision: https://example.com/hook}"
+            "use a mapping of namespaces to URLs, such as {vision: https://example.com/hook}"
         )
     found = []
     for namespace, url in sorted(value.items(), key=lambda pair: str(pair[0])):
         is_url = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
         parts = urlsplit(url) if is_url else None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise readers.WrongValue("write a URL that begins with https:// (or http://) for each")
+            raise readers.WrongValue(
+                "give each namespace a URL that begins with https:// (or http://)"
+            )
         found.append((_namespace(namespace), str(url)))
     return tuple(found)
 
@@ -207,14 +209,14 @@ def _commands(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Read a mapping from namespace, or `*`, to a program with its arguments."""
     if not isinstance(value, dict):
         raise readers.WrongValue(
-            "write namespaces with commands, such as {vision: [/usr/local/bin/tell]}"
+            "use a mapping of namespaces to commands, such as {vision: [/usr/local/bin/tell]}"
         )
     found = []
     for namespace, argv in sorted(value.items(), key=lambda pair: str(pair[0])):
         is_argv = isinstance(argv, list) and argv and all(isinstance(each, str) for each in argv)
         if not is_argv or not argv[0].startswith("/") or any("\0" in each for each in argv):
             raise readers.WrongValue(
-                "write a list for each, whose first member is the path of a program"
+                "give each namespace a list that begins with the path of a program"
             )
         found.append((_namespace(namespace), tuple(argv)))
     return tuple(found)
@@ -226,15 +228,13 @@ def _namespace(value: object) -> str:
 
 def _events(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or any(each not in EVENTS for each in value):
-        raise readers.WrongValue(f"write a list of some of {', '.join(EVENTS)}")
+        raise readers.WrongValue(f"use a list with any of {', '.join(EVENTS)}")
     return tuple(each for each in EVENTS if each in value)
 
 
 def _label(value: object) -> str:
     if not isinstance(value, str) or not readers.is_label_key(value):
-        raise readers.WrongValue(
-            "write the name of a label or resource, such as example.com/region"
-        )
+        raise readers.WrongValue("use the name of a label or resource, such as example.com/region")
     return value
 
 
@@ -244,7 +244,7 @@ def _header(value: object) -> str:
         return ""
     is_token = isinstance(value, str) and value.isascii() and value.replace("-", "").isalnum()
     if not is_token:
-        raise readers.WrongValue("write the name of a header, such as X-Forwarded-User")
+        raise readers.WrongValue("use the name of a header, such as X-Forwarded-User")
     return str(value)
 
 
@@ -322,7 +322,7 @@ def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
     """Return nested mappings as dotted keys; a key given both ways is reported."""
     if not isinstance(raw, Mapping):
         problems.append(
-            Problem(path="configuration", value=shown(raw), remedy="write a mapping of keys")
+            Problem(path="configuration", value=shown(raw), remedy="use a mapping of keys")
         )
         return {}
     flat: dict[str, object] = {}
@@ -335,7 +335,7 @@ def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
             todo[:0] = [(f"{name}.{key}", member) for key, member in value.items()]
         elif name in flat:
             problems.append(
-                Problem(path=name, value=shown(value), remedy="it is given twice; keep one")
+                Problem(path=name, value=shown(value), remedy="the key is given twice; keep one")
             )
         else:
             flat[name] = value
@@ -371,7 +371,7 @@ def _check_sums(config: Config) -> list[Problem]:
             remedy = (
                 f"{flavor}: a node may still run its processes for (selfFence + poll + watchdog + "
                 f"kill) * (1 + drift) / (1 - drift) = ({parts}) * 1.{DRIFT_PERCENT} / "
-                f"0.{100 - DRIFT_PERCENT} = {format_span(fencing.after_min)}; write at least that"
+                f"0.{100 - DRIFT_PERCENT} = {format_span(fencing.after_min)}; use at least that"
             )
             value = format_span(after)
             found.append(Problem(path="nodeFailure.after", value=value, remedy=remedy))
@@ -383,10 +383,12 @@ def _check_sums(config: Config) -> list[Problem]:
 def _check_door(door: FrontDoor) -> list[Problem]:
     """Reject identity headers without a client CA: any client could send such a header."""
     if door.identity_header and not door.client_ca:
-        remedy = "write web.clientCA as well: whose certificate the proxy has that may say so"
+        remedy = (
+            "set web.clientCA too: it verifies the certificate of the proxy that sets this header"
+        )
         return [Problem(path="web.identityHeader", value=door.identity_header, remedy=remedy)]
     if door.groups_header and not door.identity_header:
-        remedy = "write web.identityHeader as well: groups of nobody are no rights"
+        remedy = "set web.identityHeader too: groups without a user give no rights"
         return [Problem(path="web.groupsHeader", value=door.groups_header, remedy=remedy)]
     return []
 

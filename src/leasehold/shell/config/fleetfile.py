@@ -72,7 +72,7 @@ def read_fleet(
                 )
             )
     if sum(row.nodes for row in rows) > NODES_MAX:
-        fields.note("fleet", f"write at most {NODES_MAX} nodes in all")
+        fields.note("fleet", f"use at most {NODES_MAX} nodes in all")
         return ()
     return tuple(rows)
 
@@ -81,7 +81,10 @@ def load_fleet(path: Path) -> tuple[FleetRow, ...]:
     """Read a file that contains only `fleet:` and its rows; raise `BadFile` with all mistakes."""
     document = load_documents(path)[0]
     if not isinstance(document.data, dict):
-        remedy = "write `fleet:` and under it rows {domain, nodes, gpus, flavor, region, cluster}"
+        remedy = (
+            "add `fleet:` with rows under it, such as {domain, nodes, gpus, flavor, region, "
+            "cluster}"
+        )
         problem = Problem(path="", value=shown(document.data), remedy=remedy)
         raise BadFile(str(path), [Mistake(line=document.line, problem=problem)])
     problems: list[Problem] = []

@@ -65,14 +65,14 @@ class DataFolder:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = self.root.stat()
         except OSError as error:
-            remedy = "name a folder that can be made and written (--data)"
-            raise BadFolder(self.root, error.strerror or "cannot be made", remedy) from None
+            remedy = "name a folder that can be created and written (--data)"
+            raise BadFolder(self.root, error.strerror or "cannot be created", remedy) from None
         if status.st_uid != os.geteuid():
             remedy = "start as that user, or name another folder (--data)"
             raise BadFolder(self.root, f"belongs to uid {status.st_uid}", remedy)
         if status.st_mode & 0o077:
             remedy = f"chmod 700 {self.root}"
-            raise BadFolder(self.root, "may be entered by others than its owner", remedy)
+            raise BadFolder(self.root, "can be entered by other users than its owner", remedy)
 
     def check_store(self) -> None:
         """Refuse a used folder without a store: starting with an empty one would lose the
@@ -80,7 +80,7 @@ class DataFolder:
         files = (self.store, self.store.with_name(f"{self.store.name}-wal"))
         has_store = any(file.exists() and file.stat().st_size for file in files)
         if self.is_used and not has_store:
-            remedy = "restore it (leasehold restore), or begin anew in another folder (--data)"
+            remedy = "restore a backup (leasehold restore), or start with an empty folder (--data)"
             why = "is missing or empty, although this folder was used before"
             raise BadFolder(self.store, why, remedy)
 
@@ -104,11 +104,13 @@ class DataFolder:
             found = secrets.token_bytes(KEY_BYTES)
             write_private(self.lottery_key, found)
         except OSError as error:
-            raise BadFolder(self.lottery_key, str(error.strerror), "check its rights") from None
+            raise BadFolder(
+                self.lottery_key, str(error.strerror), "check its permissions"
+            ) from None
         if len(found) != KEY_BYTES:
             remedy = (
-                "restore it from a backup: commitments that were announced depend on it; or remove "
-                "it, and they are announced anew"
+                "restore the file from a backup, because announced commitments depend on it; or "
+                "remove it, and leasehold announces them again"
             )
             raise BadFolder(self.lottery_key, f"has {len(found)} bytes, not {KEY_BYTES}", remedy)
         return found

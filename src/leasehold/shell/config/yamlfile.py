@@ -76,7 +76,7 @@ def load_documents(path: Path | str) -> list[Document]:
         with Path(path).open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
     except IsADirectoryError:
-        raise _bad(place, 1, "a directory", "name files") from None
+        raise _bad(place, 1, "a directory", "name a file") from None
     except FileNotFoundError:
         raise _bad(place, 1, "no such file", "name a file that exists") from None
     except (OSError, ValueError) as error:
@@ -89,21 +89,21 @@ def parse_documents(raw: bytes | str, place: str) -> list[Document]:
     """Return the non-empty documents of a text that came from `place`."""
     text = raw if isinstance(raw, str) else _text(raw, place)
     if len(text) > FILE_BYTES_MAX:
-        raise _bad(place, 1, "too large", f"write at most {FILE_BYTES_MAX // 2**20} MiB")
+        raise _bad(place, 1, "too large", f"use at most {FILE_BYTES_MAX // 2**20} MiB")
     try:
         documents = [_Builder(place).document(node) for node in _nodes(text) if not _is_empty(node)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = error.problem or error.context or "not YAML"
         line = mark.line + 1 if mark else 1
-        raise _bad(place, line, said, "write correct YAML, indented with spaces") from None
+        raise _bad(place, line, said, "correct the YAML; indent it with spaces") from None
     except yaml.YAMLError as error:
         line = _line_at(text, getattr(error, "position", None))
         raise _bad(place, line, "not YAML", "remove characters that cannot be printed") from None
     except UnicodeEncodeError:
         raise _bad(place, 1, "not Unicode", "remove lone surrogates") from None
     if not documents:
-        raise _bad(place, 1, "an empty file", "write at least one document")
+        raise _bad(place, 1, "an empty file", "add at least one document")
     return documents
 
 
@@ -168,13 +168,13 @@ class _Builder:
         found: dict[object, object] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self._mistake(key_node, path, "a key that is no text", "write plain keys")
+                self._mistake(key_node, path, "a key that is not a string", "use strings as keys")
                 continue
             key = key_node.value
             place = joined(path, key)
             if key in found:
                 first = self._lines.get(place, _line(node))
-                remedy = f"it is written twice, first on line {first}; keep one"
+                remedy = f"the key is given twice, first on line {first}; keep one"
                 self._mistake(key_node, place, shown(key), remedy)
                 continue
             self._lines[place] = _line(key_node)
@@ -193,11 +193,11 @@ class _Builder:
             case "tag:yaml.org,2002:float":
                 return self._decimal(node, path, text)
             case "tag:yaml.org,2002:int":
-                self._mistake(node, path, shown(text), "write a decimal number or put it in quotes")
+                self._mistake(node, path, shown(text), "use a decimal number or put it in quotes")
                 return text
             case "tag:yaml.org,2002:str" | "tag:yaml.org,2002:timestamp":
                 if any("\ud800" <= each <= "\udfff" for each in text):
-                    self._mistake(node, path, shown(text), "write text without lone surrogates")
+                    self._mistake(node, path, shown(text), "use strings without lone surrogates")
                 return text
             case "tag:yaml.org,2002:value" | "tag:yaml.org,2002:merge":
                 return text
@@ -209,7 +209,7 @@ class _Builder:
         try:
             return float(text.replace("_", ""))
         except ValueError:
-            self._mistake(node, path, shown(text), "write a finite number or put it in quotes")
+            self._mistake(node, path, shown(text), "use a finite number or put it in quotes")
             return None
 
     def _count_node(self, node: yaml.Node) -> None:

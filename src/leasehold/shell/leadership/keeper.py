@@ -123,13 +123,13 @@ class Keeper:
         if self._held is not None and now - self._held <= self._margins.hold:
             return ""
         if self._answered is None:
-            return "nothing is known of it yet"
+            return "its state is not known yet"
         silent = now - self._answered
         if silent > self._margins.hold:
             return f"the store has not answered for {silent // SECOND} s"
         if self._held is None:
-            return "nobody is known to hold it"
-        return f"nobody has been known to hold it for {(now - self._held) // SECOND} s"
+            return "no process is known to hold it"
+        return f"no process has been known to hold it for {(now - self._held) // SECOND} s"
 
     @property
     def is_unsure(self) -> bool:
@@ -172,7 +172,7 @@ class Keeper:
             case Tenure():
                 self._answered = self._clock.monotonic()
                 if not self._tenures.is_valid(outcome):
-                    return Unanswered(why="it was over when we heard of it")
+                    return Unanswered(why="the tenure had expired before the answer arrived")
             case HeldByOther():
                 self._answered = self._clock.monotonic()
                 if outcome.holder != NOBODY:
@@ -237,7 +237,7 @@ class Keeper:
             await self._clock.sleep(self._margins.renew)
             silence = self._silence()
             if silence >= self._margins.stall:
-                self.give_up(f"nothing was heard of the loop that decides for {silence} ms")
+                self.give_up(f"the control loop has not responded for {silence} ms")
                 return
             while True:
                 outcome = await self._tenures.renew(tenure)
@@ -248,8 +248,8 @@ class Keeper:
                 case Tenure():
                     self._changed.set()
                 case NotHolder():
-                    self.give_up(f"the record names {outcome.holder or 'nobody'}")
+                    self.give_up(f"the record now names {outcome.holder or 'no holder'}")
                     return
                 case Expired():
-                    self.give_up(f"it was renewed {outcome.late_by} ms too late")
+                    self.give_up(f"the renewal came {outcome.late_by} ms too late")
                     return

@@ -213,7 +213,7 @@ class StoreTenures:
             there = await self._read(key)
             if there is not None and there.record.write != wanted.write:
                 return HeldByOther(holder=there.record.holder, epoch=there.record.epoch, wait=0)
-            why = f"{tenure_name(key)} was deleted meanwhile"
+            why = f"{tenure_name(key)} was deleted in the meantime"
         except StoreError as error:
             there, why = await self._read(key), str(error)
         else:
@@ -274,7 +274,7 @@ class StoreTenures:
         assert record.epoch >= self._highest.get(record.key, 0), record
         self._stored[record.key] = found
         if self._clock.monotonic() - sent >= self._margins.hold:
-            return Unanswered(why="the answer came when its time was over")
+            return Unanswered(why="the answer came after the tenure had expired")
         tenure = Tenure(
             key=record.key, holder=holder, epoch=record.epoch, version=record.version, since=sent
         )
@@ -333,7 +333,7 @@ def _found(wire: Wire) -> _Found:
 
 
 def _touched(tenure: Tenure) -> str:
-    return f"{tenure_name(tenure.key)} was changed by others {TRIES_MAX} times"
+    return f"{tenure_name(tenure.key)} was changed by other processes {TRIES_MAX} times"
 
 
 def _is_same(believed: Tenure, tenure: Tenure) -> bool:

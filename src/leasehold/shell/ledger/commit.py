@@ -37,8 +37,8 @@ class HeadLost(Exception):  # noqa: N818 - named for the condition
 
     def __init__(self, batches: int) -> None:
         super().__init__(
-            f"the ledger has no head (LedgerHead {SHARD}), and {batches} batches are there: no new "
-            "ledger is begun over them"
+            f"the ledger has no head (LedgerHead {SHARD}), but the store has {batches} batches; "
+            "leasehold does not start a new ledger over them"
         )
 
 

@@ -115,13 +115,13 @@ class Defects:
         if self._in_a_row > FAILURES_MAX and not self._has_stopped:
             self._stop()
         # `trouble` is served without authentication, so it omits details and names.
-        self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
+        self.trouble = f"no decision can be taken ({type(cause).__name__}); see the log"
         return pause
 
     def _stop(self) -> None:
         self._has_stopped = True
         self._stop_starting()
-        self._alert("binding and cutting are stopped")
+        self._alert("binding and preemption are stopped")
 
 
 def about_whom(error: Exception) -> Uid:

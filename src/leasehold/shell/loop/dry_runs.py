@@ -198,5 +198,5 @@ def _refusal(answer: TriedPod | StoreError) -> InvalidManifest | None:
                     remedy=why)
             for path, why in answer.problems
         ])  # fmt: skip
-    words = " ".join(getattr(answer, "__notes__", [])) or "no pod of it may be made"
+    words = " ".join(getattr(answer, "__notes__", [])) or "the API server does not allow its pods"
     return InvalidManifest([Problem(path="spec.template", value="refused", remedy=words)])

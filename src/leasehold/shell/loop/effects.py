@@ -310,7 +310,7 @@ class Effects:
                 world.drop_pod(order.pod.key)
             elif isinstance(answer, Invalid | Forbidden):
                 # A final refusal: treat it as a rejection by the node.
-                why = f"the server refuses it: {answer}"
+                why = f"the API server rejected the pod: {answer}"
                 world.put_pod(replace(order.pod, phase=PodPhase.FAILED, reason=why[:WORDS_MAX]))
                 self._has_refused = True
                 return True

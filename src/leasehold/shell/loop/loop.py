@@ -128,7 +128,7 @@ class Controller:
             try:
                 await self.lead(self._epoch)
             except Deposed:
-                words = "deposed: somebody else moved the ledger's head"
+                words = "deposed: another process moved the ledger's head"
                 self._audience.said(self._clock.now(), words)
                 await self._clock.sleep(RETRY_MS)
 
@@ -203,7 +203,10 @@ class Controller:
         self._lost_batches = len(lost.numbers) if isinstance(lost, BatchLost) else 1
         if str(lost) != self._lost:
             self._lost = str(lost)
-            self._alert(f"nothing is decided: {lost}; leasehold ledger verify says what to do")
+            self._alert(
+                f"no decisions are taken: {lost}; run leasehold ledger verify, which names the "
+                "remedy"
+            )
 
     @property
     def has_news(self) -> bool:
@@ -423,8 +426,11 @@ class Controller:
         trusted_before = self._time.trusted
         now = self._time.read(world.head.instant)
         if trusted_before and not self._time.trusted:
-            said = f"the clock jumped by {self._time.jump} ms; nothing time-driven "
-            self._audience.alerted(now, f"{said}is done until it agrees again")
+            said = (
+                f"the clock jumped by {self._time.jump} ms; nothing that depends on the time is "
+                "done until "
+            )
+            self._audience.alerted(now, f"{said}the clock agrees again")
         self._defects.try_again(self._clock.monotonic(), world)
         self._audience.begin("decide")
         began = self._clock.monotonic()

@@ -120,12 +120,12 @@ def _status(kept: _Kept) -> Wire:
         for each in list_at(before, "conditions")
         if isinstance(each, dict) and each.get("type") != CONDITION
     ]
-    remedy = "delete it and submit another" if kept.kind == "Run" else "edit or delete it"
-    message = f"it cannot be read and is left alone; {remedy}: {kept.why}"
+    remedy = "delete the Run and submit another" if kept.kind == "Run" else "edit or delete it"
+    message = f"the object cannot be read and is skipped; {remedy}: {kept.why}"
     if kept.is_tried_again:
         message = (
-            "the API server refuses its pods, and is asked again after a pause that grows from a "
-            f"second to ten minutes: {kept.why}"
+            "the API server rejects its pods; leasehold tries again after a pause that grows "
+            f"from a second to ten minutes: {kept.why}"
         )
     condition: Wire = {"type": CONDITION, "status": "True", "reason": CONDITION, "message": message}
     status: Wire = {**before, "conditions": [*others, condition]}

@@ -60,7 +60,7 @@ class DecisionCosts(Collector):
 
     def collect(self) -> Iterator[Metric]:
         found = GaugeMetricFamily(
-            NAME, "CPU seconds of decisions about the costliest Runs of late.", labels=["run"]
+            NAME, "CPU seconds of decisions about the recently most expensive Runs.", labels=["run"]
         )
         keys = dict.fromkeys([*self._now, *self._before])
         both = {key: self._now.get(key, 0.0) + self._before.get(key, 0.0) for key in keys}

@@ -163,8 +163,8 @@ class EventWriter:
                     name=first.run,
                     uid=uid,
                     reason="Preempted",
-                    message=f"{resolution.name} takes {plural(gpus, 'GPU')} ({', '.join(why)}) for "
-                    f"{whom}; kubectl runs explain tells why",
+                    message=f"{resolution.name} takes {plural(gpus, 'GPU')} ({', '.join(why)}) "
+                    f"for {whom}; see kubectl runs explain",
                 )
             )
 
@@ -175,7 +175,7 @@ class EventWriter:
         else:
             self._lacks.pop(name, None)
         if lacks and lacks != before:
-            told = f"it is not used, for it lacks {lacks}"
+            told = f"the node is not used, because it lacks {lacks}"
             self.tell(
                 Occurrence(
                     kind="Node", namespace="", name=name, uid="", reason="NotUsed", message=told
@@ -194,11 +194,12 @@ class EventWriter:
             self._drains[name] = empty
             asker = world.fleet.nodes[name].node.drained_by
             said = (
-                ("Drained", "no lease is open there any more")
+                ("Drained", "the node has no open leases")
                 if empty
                 else (
                     "Draining",
-                    f"{asker} wants it empty: no new work, and whoever can leave leaves",
+                    f"{asker} drains the node: it gets no new work, and runs that can leave "
+                    "it without loss leave it",
                 )
             )
             self.tell(

@@ -26,7 +26,7 @@ from leasehold.ports.runtime import Clock
 from leasehold.shell.observe.costs import DecisionCosts
 
 PREFIX = "leasehold"
-DECIDES = "1 if this process takes decisions, 0 if another one does or none."
+DECIDES = "1 if this process is the leader, otherwise 0."
 # The answer of a replica that has never led.
 IDLE = (
     f"# HELP {PREFIX}_decides {DECIDES}\n# TYPE {PREFIX}_decides gauge\n{PREFIX}_decides 0.0\n"
@@ -58,19 +58,25 @@ class Metrics:
         self._closed = self._counter("leases_closed", "Leases closed, by reason.", "reason")
         self._attempts = self._counter("borrowing_attempts", "Envelopes asked to sponsor a run.")
         self._denied = self._counter(
-            "borrowing_denied", "Envelopes that were asked to sponsor and did not.", "reason"
+            "borrowing_denied", "Envelopes that were asked to sponsor a run and refused.", "reason"
         )
         self._resolutions = self._counter(
             "resolver_invocations", "Resolutions published, by cause.", "cause"
         )
-        self._dropped = self._counter("resolver_spares_dropped", "Spares given up to a Resolution.")
-        self._shrinks = self._counter("resolver_shrinks", "Groups given up to a Resolution.")
+        self._dropped = self._counter("resolver_spares_dropped", "Spares dropped by Resolutions.")
+        self._shrinks = self._counter("resolver_shrinks", "Groups given up in Resolutions.")
         self._draws = self._counter("resolver_lottery_draws", "Bundles drawn in lotteries.")
-        self._swaps = self._counter("spare_swaps", "Spares that took over from a failed node.")
-        self._fillers = self._counter("filler_preemptions", "Fillers ended for their spare.")
-        self._drift = self._counter("drift_found", "Records that disagreed.", "kind")
+        self._swaps = self._counter(
+            "spare_swaps", "Spares that replaced pods of a failed or drained node."
+        )
+        self._fillers = self._counter(
+            "filler_preemptions", "Fillers preempted because their spare was needed."
+        )
+        self._drift = self._counter(
+            "drift_found", "Records that disagreed with each other.", "kind"
+        )
         self._contained = self._counter(
-            "contained_failures", "Failures that were kept to one object.", "kind"
+            "contained_failures", "Failures contained to one object.", "kind"
         )
         self._notifications = self._counter(
             "notifications", "Messages to webhooks and commands.", "outcome"
@@ -81,9 +87,9 @@ class Metrics:
                 f"{PREFIX}_{step}_seconds", says, buckets=_SPANS, registry=self._registry
             )
             for step, says in (
-                ("decide", "CPU of one decision, its invariants included."),
-                ("commit", "One batch made true."),
-                ("bind", "From the lease to all pods of its gang running."),
+                ("decide", "CPU time of one decision, with the check of its invariants."),
+                ("commit", "Time to commit one batch."),
+                ("bind", "Time from the lease until all pods of its gang run."),
             )
         }
 
@@ -187,7 +193,9 @@ class Borrowed:
                     pair = (lease.owner, lease.payer)
                     spent[pair] = spent.get(pair, 0) + lease.gpu_ms(now)
         hours = CounterMetricFamily(
-            f"{PREFIX}_borrowed_gpu_hours", "GPU-hours sponsors paid.", labels=["owner", "sponsor"]
+            f"{PREFIX}_borrowed_gpu_hours",
+            "GPU-hours paid by sponsors.",
+            labels=["owner", "sponsor"],
         )
         for pair, amount in sorted(spent.items()):
             # A lease may turn out to have ended before the last scrape, but a counter must not
@@ -219,12 +227,14 @@ class Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield _gauge("decides", DECIDES, float(self._decides()))
-        yield _gauge("ledger_gaps", "Committed batches that the store lacks.", self._gaps())
+        yield _gauge(
+            "ledger_gaps", "Committed batches that are missing in the store.", self._gaps()
+        )
         world = self._world()
         if world is None:
             return
         now = max(self._clock.now(), world.head.instant)
-        yield _gauge("tenure_epoch", "The epoch that decides.", world.head.epoch)
+        yield _gauge("tenure_epoch", "The epoch of the leader.", world.head.epoch)
         yield _gauge("ledger_head", "The number of the last batch.", world.head.seq)
         yield from _leases(world)
         yield self._borrowed.collect(world, now)
@@ -246,9 +256,11 @@ def _leases(world: World) -> Iterator[Metric]:
     for role, count in by_role.items():
         opened.add_metric([str(role)], count)
     yield opened
-    yield _gauge("spares_active", "Spare leases that are open.", by_role[Role.SPARE])
+    yield _gauge("spares_active", "Open spare leases.", by_role[Role.SPARE])
     gpus = GaugeMetricFamily(
-        f"{PREFIX}_borrowed_gpus_current", "GPUs a sponsor pays for.", labels=["owner", "sponsor"]
+        f"{PREFIX}_borrowed_gpus_current",
+        "GPUs paid by a sponsor now.",
+        labels=["owner", "sponsor"],
     )
     for (owner, payer), amount in sorted(borrowed.items()):
         gpus.add_metric([owner, payer], amount)
@@ -262,7 +274,9 @@ def _budgets(world: World, now: Instant) -> Iterator[Metric]:
         f"{PREFIX}_budget_gpu_hours", "GPU-hours of an envelope.", labels=names
     )
     ratio = GaugeMetricFamily(
-        f"{PREFIX}_lending_cap_used_ratio", "Lent GPUs of those that may be.", labels=["envelope"]
+        f"{PREFIX}_lending_cap_used_ratio",
+        "Share of the lendable GPUs that are lent.",
+        labels=["envelope"],
     )
     for key in sorted(world.envelopes):
         envelope, view = world.envelopes[key], envelope_view(world, key, now)
@@ -291,7 +305,9 @@ def _budgets(world: World, now: Instant) -> Iterator[Metric]:
 
 def _reservations(world: World, now: Instant) -> Metric:
     until = GaugeMetricFamily(
-        f"{PREFIX}_reservation_seconds_until_start", "Planned starts.", labels=["run"]
+        f"{PREFIX}_reservation_seconds_until_start",
+        "Seconds until the planned start of a run.",
+        labels=["run"],
     )
     for run in world.runs.values():
         reservation = present(world, run)

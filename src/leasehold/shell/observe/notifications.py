@@ -88,7 +88,9 @@ class _Line:
         if len(self._waiting) >= QUEUE_MAX:
             self._waiting.popleft()
             self._count("dropped")
-            _log.warning("notification dropped", to=self.words, message="too many are waiting")
+            _log.warning(
+                "notification dropped", to=self.words, message="too many notifications are waiting"
+            )
         self._waiting.append(message)
         self._signal.set()
 

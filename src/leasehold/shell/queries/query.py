@@ -107,19 +107,19 @@ class _Asked:
     def text(self, name: str) -> str:
         value = self._params.get(name, "")
         if len(value) > _TEXT_CHARS_MAX:
-            raise _bad_param(name, f"write at most {_TEXT_CHARS_MAX} characters")
+            raise _bad_param(name, f"use at most {_TEXT_CHARS_MAX} characters")
         return value
 
     def flag(self, name: str) -> bool:
         value = self.text(name)
         if value not in ("", "true", "false"):
-            raise _bad_param(name, "write true or false")
+            raise _bad_param(name, "use true or false")
         return value == "true"
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         value = self.text(name) or choices[0]
         if value not in choices:
-            raise _bad_param(name, f"write {' or '.join(choices)}")
+            raise _bad_param(name, f"use {' or '.join(choices)}")
         return value
 
     def phases(self) -> list[str]:
@@ -127,7 +127,7 @@ class _Asked:
         found = [each for each in self.text("phase").split(",") if each]
         for each in found:
             if each not in list(Phase):
-                raise _bad_param("phase", f"write {', '.join(Phase)}")
+                raise _bad_param("phase", f"use {', '.join(Phase)}")
         return found
 
     def limit(self) -> int | None:
@@ -135,7 +135,7 @@ class _Asked:
         if not value:
             return None
         if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= _LIMIT_MAX):
-            raise _bad_param("limit", f"write a whole number from 1 to {_LIMIT_MAX}")
+            raise _bad_param("limit", f"use a whole number from 1 to {_LIMIT_MAX}")
         return int(value[:9])
 
     def instant(self, name: str) -> Instant | None:
@@ -151,14 +151,14 @@ class _Asked:
             found = self.now - span
         if found is None or found < 0:
             raise _bad_param(
-                name, "write an instant (2026-11-15T00:00:00Z), a day (2026-11-15) or a span (12h)"
+                name, "use a time (2026-11-15T00:00:00Z), a day (2026-11-15) or a duration (12h)"
             )
         return found
 
     def owner(self, name: str = "owner") -> str:
         value = self.text(name)
         if value and not is_owner_glob(value):
-            raise _bad_param(name, "write an owner such as org:ai:mm, or a pattern as org:ai:*")
+            raise _bad_param(name, "use an owner such as org:ai:mm, or a pattern such as org:ai:*")
         if value and self.sight is not None and not self.sight.owner(value):
             raise _hidden(self.caller, value)
         return value
@@ -233,7 +233,9 @@ class Questions:
         known = _QUESTIONS.get(question)
         if known is None:
             names = ", ".join(sorted(_QUESTIONS))
-            raise BadQuestion(404, "NotFound", f"there is no question {question!r}; ask {names}")
+            raise BadQuestion(
+                404, "NotFound", f"there is no question {question!r}; use one of {names}"
+            )
         allowed = PARAMETERS[question]
         for name in params:
             if name not in allowed:
@@ -244,16 +246,18 @@ class Questions:
         try:
             world = await self._at_rest(PATIENCE)
         except NotCommitted:
-            said = "what was decided is not in the ledger yet; ask again soon"
+            said = "the last decisions are not in the ledger yet; try again in a moment"
             raise BadQuestion(503, "ServiceUnavailable", said) from None
         if world is None:
             raise BadQuestion(
-                503, "ServiceUnavailable", "the controller is reading the ledger; ask again soon"
+                503,
+                "ServiceUnavailable",
+                "the controller is reading the ledger; try again in a moment",
             )
         now = max(self._clock.now(), world.head.instant)
         sight = VisibleNames(world, caller) if self._hides and not caller.is_trusted else None
         if sight is not None and question in _NAME_ALL:
-            said = f"{question} name every team, and query.hideTenants is on; explain tells what "
+            said = f"{question} name every team, and query.hideTenants is on; explain shows what "
             raise BadQuestion(403, "Forbidden", f"{said}became of your own runs")
         asked = _Asked(caller, params, body, world=world, now=now, sight=sight)
         try:
@@ -278,7 +282,7 @@ class Questions:
         namespace, name = asked.text("namespace"), asked.text("run")
         if not namespace or not name:
             missing = "namespace" if not namespace else "run"
-            raise _bad_param(missing, "name the run by namespace and run")
+            raise _bad_param(missing, "name the run with the parameters namespace and run")
         if not asked.caller.sees(namespace):
             raise _hidden(asked.caller, namespace, name)
         found = find(asked.world, f"{namespace}/{name}", self._archived)
@@ -295,7 +299,7 @@ class Questions:
             body["metadata"] = {**metadata, "namespace": namespace}
         problems = check_manifest(body)
         if not problems and body["kind"] != "Run":
-            problems = [Problem(path="kind", value=str(body["kind"]), remedy="write Run")]
+            problems = [Problem(path="kind", value=str(body["kind"]), remedy="use Run")]
         causes = [(each.path, f"{each.value}: {each.remedy}") for each in problems]
         if not problems:
             run = run_from_wire(body)
@@ -339,7 +343,7 @@ class Questions:
         subject = self._subject(asked)
         if subject.run is None:
             raise BadQuestion(
-                404, "NotFound", f"{subject.key} is gone; who-pays still tells who paid for it"
+                404, "NotFound", f"{subject.key} was deleted; who-pays still shows who paid for it"
             )
         return recorded(asked.world, subject.run) or afresh(asked.world, subject.run, asked.now)
 
@@ -399,12 +403,12 @@ class Questions:
         start, end = asked.instant("from"), asked.instant("to")
         period = Period(start=start or 0, end=asked.now if end is None else end)
         if period.end < period.start:
-            raise _bad_param("to", "write an instant after from")
+            raise _bad_param("to", "use a time after `from`")
         by, zone = asked.choice("by", GROUPINGS), asked.text("tz")
         try:
             bucket = buckets(by if by in SPANS else SPANS[0], zone)
         except NoSuchZone:
-            raise _bad_param("tz", "write a zone such as Europe/Berlin, or UTC") from None
+            raise _bad_param("tz", "use a zone such as Europe/Berlin, or UTC") from None
         return gpu_hours(
             asked.world,
             asked.now,

@@ -98,7 +98,7 @@ class Coverage:
             self.seen["sure again after a soft stop"] += 1
         elif words.startswith("lost: no renewal"):
             self.seen["hard stop while cut off"] += 1
-        elif words.startswith("lost: somebody else moved"):
+        elif words.startswith("lost: another process moved"):
             self.seen["deposed by the head"] += 1
 
     def on_change(self, change: Change) -> None:

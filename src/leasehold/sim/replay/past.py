@@ -81,8 +81,8 @@ def read_past(paths: Sequence[Path], *, teams: Sequence[str] = ()) -> PastJobs:
     for path in paths:
         reader.read(path)
     if not reader.spells:
-        remedy = "export a span in which something ran"
-        raise bad_file(str(paths[0]), 1, "no lease begins in there", remedy)
+        remedy = "export a period in which runs started"
+        raise bad_file(str(paths[0]), 1, "no lease starts in this ledger", remedy)
     workload = Workload(path=", ".join(map(str, paths)))
     for mine in reader.by_run().values():
         if not teams or mine[0].lease.owner in teams:
@@ -123,8 +123,8 @@ class _Reader:
             said = " ".join(str(error).split())
             raise bad_file(path, number, f"not a line of a ledger: {said}", _AGAIN) from None
         if follows != digest:
-            remedy = f"name the files in their order, or {_AGAIN}"
-            raise bad_file(path, number, "this does not follow from the line before", remedy)
+            remedy = f"name the files in order, or {_AGAIN}"
+            raise bad_file(path, number, "this line does not follow from the line before", remedy)
         self._digest = digest
         return batch
 

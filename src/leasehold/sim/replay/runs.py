@@ -79,10 +79,10 @@ def _flavor_of(job: Job, widest: Mapping[str, int]) -> str:
         return job.flavor
     if job.flavor:
         raise UnknownFlavor(
-            f"no node has the flavor {job.flavor} of {job.name}; the fleet has {flavors}"
+            f"no node has the GPU type {job.flavor} of {job.name}; the fleet has {flavors}"
         )
     if len(widest) > 1:
-        raise UnknownFlavor(f"the fleet has {flavors}; say with --flavor which one jobs ask for")
+        raise UnknownFlavor(f"the fleet has {flavors}; name the GPU type of the jobs with --flavor")
     return next(iter(widest))
 
 

@@ -129,7 +129,7 @@ def opened(path: Path) -> Iterator[TextIO]:
     except UnicodeDecodeError:
         raise bad_file(place, 1, "not UTF-8", "save the trace as UTF-8") from None
     except csv.Error as error:
-        raise bad_file(place, 1, f"not CSV ({error})", "write rows with commas") from None
+        raise bad_file(place, 1, f"not CSV ({error})", "use rows with commas") from None
     except OSError as error:
         said = error.strerror or str(error)
         raise bad_file(place, 1, said, "name a file that can be read") from None
@@ -158,7 +158,7 @@ def _csv_rows(reader: Iterator[list[str]], heading: list[str], path: str) -> Ite
         if not any(cells):
             continue
         if len(cells) != len(heading):
-            remedy = f"write {len(heading)} cells, as in the heading"
+            remedy = f"use {len(heading)} cells, as in the heading"
             mistakes.note(line, f"{len(cells)} cells", remedy)
             continue
         yield line, dict(zip(heading, cells))
@@ -208,8 +208,8 @@ def _layout_of(heading: list[str], reading: TraceFormat, path: str) -> Mapping[s
     missing += [] if has_length else ["duration (or start and end)"]
     if missing:
         remedy = (
-            f"say with --columns which column is which, such as --columns {missing[0].split()[0]}="
-            f"{heading[0] or 'NAME'}; the file has {', '.join(heading)}"
+            "name the columns with --columns, such as --columns "
+            f"{missing[0].split()[0]}={heading[0] or 'NAME'}; the file has {', '.join(heading)}"
         )
         raise bad_file(path, 1, f"no column is known for {', '.join(missing)}", remedy)
     return layout
@@ -284,7 +284,7 @@ class _Reader:
         text = self._cell(row, "gpus")
         number = _number(text or "0", "a number of GPUs")
         if number > GPUS_MAX:
-            raise _Unreadable(shown(text), f"write at most {GPUS_MAX} GPUs")
+            raise _Unreadable(shown(text), f"use at most {GPUS_MAX} GPUs")
         whole = ceil(number)
         self._workload.remarks[ROUNDED] += whole != number
         return max(0, whole)
@@ -302,9 +302,9 @@ class _Reader:
         text = self._cell(row, part)
         at = _moment(text)
         if at is None:
-            at = self._origin + _span(text, "an instant or a number of seconds")
+            at = self._origin + _span(text, "a time or a number of seconds")
         if not 0 <= at < INSTANT_MAX:
-            raise _Unreadable(shown(text), "write an instant between 1970 and 3000")
+            raise _Unreadable(shown(text), "use a time between 1970 and 3000")
         return at
 
 
@@ -319,9 +319,9 @@ def _number(text: str, what: str) -> Decimal:
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise _Unreadable(shown(text), f"write {what}") from None
+        raise _Unreadable(shown(text), f"use {what}") from None
     if not number.is_finite() or abs(number) > _NUMBER_MAX:
-        raise _Unreadable(shown(text), f"write {what}")
+        raise _Unreadable(shown(text), f"use {what}")
     return number
 
 
@@ -332,7 +332,7 @@ def _span(text: str, what: str = "a number of seconds") -> Millis:
 def _bounded(span: Millis) -> Millis:
     """Return the span, at least 0; raise if it exceeds what a Run may declare."""
     if span > SPAN_MAX:
-        raise _Unreadable(format_span(span), f"write at most {SPAN_MAX // DAY} days")
+        raise _Unreadable(format_span(span), f"use at most {SPAN_MAX // DAY} days")
     return max(0, span)
 
 
@@ -348,7 +348,7 @@ def _moment(text: str) -> Instant | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise _Unreadable(
-            shown(text), "write an instant such as 2017-10-01T00:00:00Z, or a number of seconds"
+            shown(text), "use a time such as 2017-10-01T00:00:00Z, or a number of seconds"
         ) from None
     at = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     return (at - _EPOCH) // timedelta(milliseconds=1)

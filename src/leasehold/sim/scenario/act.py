@@ -40,7 +40,7 @@ from leasehold.sim.scenario.story import (
 from leasehold.sim.scenario.trouble import Attack
 
 Change = Callable[[Wire], None]
-NAME_TAKEN = [("metadata.name", "an object of this name exists")]
+NAME_TAKEN = [("metadata.name", "an object of this name already exists")]
 
 
 class StoryUsers:
@@ -167,7 +167,7 @@ class StoryUsers:
         try:
             await self._store.delete(action.kind.capitalize(), namespace, name, uid=None)
         except NotFound:
-            return [f"expected {action.kind} {action.name} to delete got none of that name"]
+            return [f"expected {action.kind} {action.name} to delete got no object of that name"]
         return []
 
     def _pod_does(self, action: PodDoes) -> list[str]:

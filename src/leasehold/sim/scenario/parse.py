@@ -47,7 +47,9 @@ def parse_story(text: str, place: str) -> Story:
 def _story(documents: list[Document], place: str) -> Story:
     document = documents[0]
     if len(documents) > 1:
-        problem = Problem(path="", value="a second document", remedy="write one story per file")
+        problem = Problem(
+            path="", value="a second document", remedy=("put one scenario in each file")
+        )
         raise BadFile(place, [Mistake(line=documents[1].line, problem=problem)])
     problems: list[Problem] = []
     story = _read(document, place, problems)
@@ -60,7 +62,7 @@ def _story(documents: list[Document], place: str) -> Story:
 def _read(document: Document, place: str, problems: list[Problem]) -> Story:
     if not isinstance(document.data, dict):
         problems.append(
-            Problem(path="", value=shown(document.data), remedy="write title, fleet and steps")
+            Problem(path="", value=shown(document.data), remedy="add title, fleet and steps")
         )
     fields = Fields(document.data, "", problems)
     title = fields.need("title", readers.text) or ""
@@ -160,7 +162,7 @@ def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
         action = read_action(each, named)
         each.finish()
         if at is not None and at < latest:
-            each.note("at", f"steps go in order of time; write at least {format_span(latest)}")
+            each.note("at", f"steps must be in order of time; use at least {format_span(latest)}")
         latest = max(latest, at or 0)
         if isinstance(action, Attack):
             action = replace(action, at=latest)
@@ -175,7 +177,7 @@ def _start(value: object) -> Instant:
     """Read the start. Accounting begins in 1970; ten years later, years must have four digits."""
     start = readers.instant(value)
     if not 0 <= start <= START_MAX:
-        raise WrongValue("write an instant from 1970 to 9000")
+        raise WrongValue("use a time from 1970 to 9000")
     return start
 
 
@@ -183,5 +185,5 @@ def _at(value: object) -> int:
     try:
         return readers.span_or_none(value)
     except WrongValue:
-        remedy = "write a span since the start of at most 3650 days, such as 0s, 30s or 1h15m"
+        remedy = "use a duration since the start of at most 3650 days, such as 0s, 30s or 1h15m"
         raise WrongValue(remedy) from None

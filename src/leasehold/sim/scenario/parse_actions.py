@@ -56,7 +56,7 @@ def read_action(fields: Fields, named: Named) -> Action | None:
     if len(present) != 1:
         if not fields.is_void:
             found = ", ".join(present) or "no action"
-            remedy = "write exactly one of " + ", ".join(ACTIONS)
+            remedy = "use exactly one of " + ", ".join(ACTIONS)
             fields.problems.append(Problem(path=fields.path, value=found, remedy=remedy))
         fields.allow(*ACTIONS, "work", "refused")
         return None
@@ -91,7 +91,7 @@ def read_specs(fields: Fields, key: str, kind: str, *, check: bool) -> tuple[tup
         spec = listed.inside(name)
         if spec.is_void:
             if raw is None:
-                listed.note(name, "write its spec")
+                listed.note(name, "add its spec")
             continue
         try:
             values.run_key(name)
@@ -152,7 +152,7 @@ def _read_works(fields: Fields) -> tuple[Work, ...]:
         )
         each.finish()
     if not listed:
-        fields.note("work", "say what the pods do, or leave it out")
+        fields.note("work", "name what the pods do, or leave this out")
     return tuple(works)
 
 
@@ -172,7 +172,7 @@ def _read_edit(fields: Fields, named: Named) -> Action | None:
     if edit.is_void:
         return None
     if edit.has("run") == edit.has("envelope"):
-        fields.note("edit", "write {run: namespace/name, spec: {…}} or {envelope: …, fields}")
+        fields.note("edit", "use {run: namespace/name, spec: {…}} or {envelope: …, fields}")
         return None
     if edit.has("run"):
         run = edit.need("run", named.run)
@@ -183,7 +183,7 @@ def _read_edit(fields: Fields, named: Named) -> Action | None:
     envelope = edit.need("envelope", named.envelope)
     members = {str(key): value for key, value in edit.members.items() if key != "envelope"}
     if not members:
-        fields.note("edit", "say which fields of the envelope change")
+        fields.note("edit", "name the fields of the envelope that change")
     if envelope is None:
         return None
     return EditEnvelope(envelope=envelope, patch=members, refused=refused)
@@ -228,7 +228,7 @@ def _read_delete(fields: Fields, named: Named) -> Action | None:
     present = [kind for kind in ("budget", "node", "run") if fields.has(kind)]
     if len(present) != 1:
         if not fields.is_void:
-            remedy = "write one of {budget: namespace/name}, {node: name}, {run: namespace/name}"
+            remedy = "use one of {budget: namespace/name}, {node: name}, {run: namespace/name}"
             found = ", ".join(present) or "nothing"
             fields.problems.append(Problem(path=fields.path, value=found, remedy=remedy))
         fields.allow("budget", "node", "run")
@@ -251,5 +251,5 @@ def _read_pod(fields: Fields, named: Named) -> Action | None:
 
 def _controller(value: object) -> str:
     if value != "controller":
-        raise WrongValue("write controller")
+        raise WrongValue("use controller")
     return "controller"

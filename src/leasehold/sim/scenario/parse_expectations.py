@@ -147,11 +147,11 @@ def _read_claims(fields: Fields, subject: str, named: Named) -> tuple[ExpectedFi
             claims.append(ExpectedField(name=name, want=want, line=named.line_of(fields.at(name))))
     said = {name for name in readers if fields.has(name)}
     if readers and len(fields.members) == 1:
-        _note(fields, "nothing is said of it", "say one of " + ", ".join(readers))
+        _note(fields, "the expectation has no claim", "add one of " + ", ".join(readers))
     if "none" in said and len(said) > 1:
-        fields.note("none", "nothing more can be said of what is not there; keep one")
+        fields.note("none", "with none, no other claim is possible; keep one of them")
     if subject == "runs" and said and ("count" not in said or len(said) == 1):
-        _note(fields, ", ".join(sorted(said)), "say count, and phase or because or both")
+        _note(fields, ", ".join(sorted(said)), "add count, and phase or because or both")
     return tuple(claims)
 
 
@@ -233,5 +233,5 @@ def _closure(value: object) -> str:
 
 def _ok(value: object) -> str:
     if value != "ok":
-        raise WrongValue(f"write ok (not {shown(value)})")
+        raise WrongValue(f"use ok, not {shown(value)}")
     return "ok"

@@ -89,9 +89,9 @@ def read_attack(fields: Fields) -> Attack | None:
     amount = fields.take("amount", readers.whole(-DAY, DAY), 0)
     point = fields.take("point", _point, "")
     if who == RECOVERING and not point:
-        fields.note("who", "say at which point of its recovery, or write leader")
+        fields.note("who", "name a point of its recovery, or use leader")
     if who in NODE_ROLES and (harm not in CUTS or point):
-        fields.note("who", f"to a node only {', '.join(CUTS)} can be done, and at no point")
+        fields.note("who", f"a node can only have {', '.join(CUTS)}, and no point")
     if harm is None or who is None:
         return None
     return Attack(at=0, harm=harm, who=who, lasts=lasts, amount=amount, point=point)
@@ -104,7 +104,7 @@ def _of_each(
     found = {}
     for name in listed.members:
         if name not in names:
-            remedy = "write one of " + ", ".join(names)
+            remedy = "use one of " + ", ".join(names)
             path = joined(listed.path, str(name))
             fields.problems.append(Problem(path=path, value=shown(name), remedy=remedy))
             continue
@@ -116,14 +116,14 @@ def _of_each(
 
 def _rate(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise WrongValue("write how often it happens, from 0 to 1, such as 0.1")
+        raise WrongValue("use a probability from 0 to 1, such as 0.1")
     return float(value)
 
 
 def _one_of(names: Sequence[str]) -> Callable[[object], str]:
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in names:
-            raise WrongValue("write " + " or ".join(names))
+            raise WrongValue("use " + " or ".join(names))
         return value
 
     return check
@@ -131,5 +131,5 @@ def _one_of(names: Sequence[str]) -> Callable[[object], str]:
 
 def _point(value: object) -> str:
     if not isinstance(value, str) or _POINT.fullmatch(value) is None:
-        raise WrongValue("write before or after a call of the store, such as: before get Tenure")
+        raise WrongValue("use before or after a call of the store, such as: before get Tenure")
     return value

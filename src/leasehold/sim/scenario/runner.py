@@ -112,7 +112,7 @@ def _file_for(store: str, out: Path | None) -> Iterator[Path | None]:
         out.mkdir(parents=True, exist_ok=True)
         file = out / STORE_FILE
         if file.exists():  # it might be a real one
-            raise BadStore(file, "is there already", "remove it, or name another folder")
+            raise BadStore(file, "already exists", "remove the folder, or name another one")
         yield file
 
 
@@ -183,7 +183,7 @@ class _Play:
     def _judge(self, step: Step, expect: Expect) -> None:
         world = self.stage.world
         if world is None:
-            self._miss(step.line, ["expected a control loop at rest got one that has not begun"])
+            self._miss(step.line, ["expected a control loop at rest got one that has not started"])
             return
         judge = Judge(
             world,

@@ -193,7 +193,7 @@ class Stage:
             if self._incarnation == self._control.incarnation:
                 return
             self.start_controller()
-        raise AssertionError("the controller dies as often as it is started")
+        raise AssertionError("the controller dies at every start")
 
     def stop_faults(self) -> None:
         for faults in (self.faults, self._node_faults):

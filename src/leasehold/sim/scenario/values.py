@@ -33,7 +33,7 @@ def run_key(value: object) -> str:
     """Read `namespace/name`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 2:
-        raise WrongValue("write namespace/name")
+        raise WrongValue("use namespace/name")
     readers.namespace(parts[0])
     readers.object_name(parts[1])
     return "/".join(parts)
@@ -43,7 +43,7 @@ def envelope_key(value: object) -> str:
     """Read `namespace/budget/envelope`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 3:
-        raise WrongValue("write namespace/budget/envelope")
+        raise WrongValue("use namespace/budget/envelope")
     readers.namespace(parts[0])
     readers.object_name(parts[1])
     readers.word(parts[2])
@@ -55,7 +55,7 @@ def run_or_envelope(value: object) -> str:
         return envelope_key(value)
     if isinstance(value, str) and value.count("/") == 1:
         return run_key(value)
-    raise WrongValue("write namespace/run or namespace/budget/envelope")
+    raise WrongValue("use namespace/run or namespace/budget/envelope")
 
 
 def known(
@@ -85,7 +85,7 @@ def does(value: object) -> tuple[int | None, bool]:
         return None, False
     match = _EXIT.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match.group(1)) > 255:
-        raise WrongValue("write exit with a code from 0 to 255 (such as: exit 3), stick or unstick")
+        raise WrongValue("use exit with a code from 0 to 255 (such as: exit 3), stick or unstick")
     return int(match.group(1)), False
 
 
@@ -98,13 +98,13 @@ def hours(value: object) -> Number:
 
 
 def span(value: object) -> Number:
-    return _bounded(value, Unit.SPAN, _span, "a span since the start, such as 0s or 1h15m")
+    return _bounded(value, Unit.SPAN, _span, "a duration since the start, such as 0s or 1h15m")
 
 
 def _bounded(
     value: object, unit: Unit, one: Callable[[object], Fraction | None], what: str
 ) -> Number:
-    remedy = f"write {what}, or bounds such as {{min: …, max: …}}"
+    remedy = f"use {what}, or bounds such as {{min: …, max: …}}"
     if not isinstance(value, dict):
         exact = one(value)
         if exact is None:
@@ -117,7 +117,7 @@ def _bounded(
         raise WrongValue(remedy)
     low, high = bounds.get("min"), bounds.get("max")
     if low is not None and high is not None and low > high:
-        raise WrongValue("min is over max; write the smaller one as min")
+        raise WrongValue("min is over max; use the smaller one as min")
     return Number(low=low, high=high, unit=unit)
 
 
@@ -140,7 +140,7 @@ def _span(value: object) -> Fraction | None:
 
 def word(value: object) -> Word:
     if not isinstance(value, str) or not value:
-        raise WrongValue("write a word")
+        raise WrongValue("use a word")
     return Word(text=value)
 
 
@@ -152,7 +152,7 @@ def one_of(choices: type[StrEnum]) -> Callable[[object], Word]:
 def words(value: object) -> Words:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t for t in texts):
-        raise WrongValue("write a list of texts")
+        raise WrongValue("use a list of strings")
     return Words(texts=tuple(texts))
 
 
@@ -162,19 +162,19 @@ def truth(value: object) -> Truth:
 
 def only_true(value: object) -> Truth:
     if value is not True:
-        raise WrongValue("write true, or leave it out")
+        raise WrongValue("use true, or leave it out")
     return Truth(value=True)
 
 
 def names(value: object) -> Names:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise WrongValue("write a list of names")
+        raise WrongValue("use a list of names")
     return Names(names=tuple(sorted(value)))
 
 
 def groups_in_order(value: object) -> Groups:
     if not isinstance(value, list) or not all(_whole(each) is not None for each in value):
-        raise WrongValue("write a list of group numbers")
+        raise WrongValue("use a list of group numbers")
     return Groups(numbers=tuple(value))
 
 
@@ -183,7 +183,7 @@ def groups(value: object) -> Groups:
 
 
 def walk(value: object) -> Walk:
-    remedy = "write a list of pairs [namespace/budget/envelope, GPUs taken or the reason for none]"
+    remedy = "use a list of pairs [namespace/budget/envelope, GPUs taken or the reason for none]"
     if not isinstance(value, list):
         raise WrongValue(remedy)
     steps = []
@@ -199,13 +199,13 @@ def walk(value: object) -> Walk:
 
 def odds(value: object) -> Odds:
     if not isinstance(value, dict):
-        raise WrongValue("write percents by run, such as {x/x: 50}")
+        raise WrongValue("use percents by run, such as {x/x: 50}")
     return Odds(by_run=tuple((run_key(run), count(percent)) for run, percent in value.items()))
 
 
 def shrunk_from(value: object) -> ShrunkFrom:
     if not isinstance(value, dict):
-        raise WrongValue("write lists of group numbers by run, such as {e/e: [7, 6]}")
+        raise WrongValue("use lists of group numbers by run, such as {e/e: [7, 6]}")
     return ShrunkFrom(
         by_run=tuple((run_key(run), groups_in_order(each)) for run, each in value.items())
     )

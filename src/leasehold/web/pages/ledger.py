@@ -45,5 +45,5 @@ def _number(text: str, otherwise: int) -> int:
     if not text:
         return otherwise
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise NotShown(400, f"after={text[:40]!r}: write the number of a batch")
+        raise NotShown(400, f"after={text[:40]!r}: use the number of a batch")
     return int(text)

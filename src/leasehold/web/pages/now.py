@@ -10,11 +10,11 @@ from leasehold.web.pages.view import Page, PageView
 SHOWN = 40
 _USE = (
     ("paid", "paid for and running"),
-    ("spare", "standing by as spares"),
+    ("spare", "kept as spares"),
     ("filler", "lent to fillers on spares"),
-    ("foreign", "taken by what is no Run"),
+    ("foreign", "used by processes that are not a Run"),
     ("idle", "idle"),
-    ("closed", "on nodes that take no work"),
+    ("closed", "on nodes that accept no work"),
     ("broken", "on broken nodes"),
 )
 

@@ -9,10 +9,10 @@ GROUPINGS = ("owner", "payer", "run", "node", "day", "week", "month")
 _SPANS = ("day", "week", "month")
 USES = (
     ("work", "pods that ran"),
-    ("spare", "spares that stood by"),
-    ("starting", "pods that did not run yet"),
-    ("failed", "ended by a failure and not saved: the most that was lost"),
-    ("cut", "cut and not saved: the most that was lost"),
+    ("spare", "idle spares"),
+    ("starting", "pods that were starting"),
+    ("failed", "work lost to failures: an upper bound"),
+    ("cut", "work lost to preemptions: an upper bound"),
 )
 
 

@@ -32,7 +32,7 @@ async def show(look: PageView) -> Page:
     rows = [each for each in found.items if find in f"{each.namespace}/{each.name}".lower()]
     sort = look.filter("sort") or "name"
     if sort not in SORTS:
-        raise NotShown(400, f"sort={sort[:40]!r}: write {', '.join(SORTS)}")
+        raise NotShown(400, f"sort={sort[:40]!r}: use {', '.join(SORTS)}")
     rows.sort(key=SORTS[sort])
     return Page(
         title="Runs",

@@ -43,8 +43,8 @@ export async function replay(record, subject) {
   if (!lottery) return { problems, steps, seed: "" };
   const from = lottery.derivedFrom ?? {};
   if (from.subject !== record.subject || record.subject !== subject) problems.push("the lottery is about another subject");
-  if (from.instant !== record.instant) problems.push("the lottery is of another instant");
-  if (!/^([0-9a-f]{2})+$/.test(from.nonce ?? "")) problems.push("the nonce is not bytes in lower-case hex");
+  if (from.instant !== record.instant) problems.push("the lottery has another time");
+  if (!/^([0-9a-f]{2})+$/.test(from.nonce ?? "")) problems.push("the nonce is not lower-case hexadecimal");
   else if (await sha256(unhex(from.nonce)) !== lottery.commitment) problems.push("the commitment is not the SHA-256 of the nonce");
   const seed = await sha256([VERSION, from.subject, from.instant, from.ledgerDigest, from.nonce].join("\n"));
   if (seed !== lottery.seed) problems.push(`the seed is not the derived one, ${seed}`);
@@ -66,7 +66,7 @@ export async function replay(record, subject) {
     mine[1] = afterDraw(mine[1], drawn, lottery.sweeps ?? {}, widths);
     k += 2;
   }
-  if (!(lottery.draws ?? []).length) problems.push("there is a lottery and nothing was drawn");
+  if (!(lottery.draws ?? []).length) problems.push("the lottery has no draws");
   return { problems, steps, seed };
 }
 
@@ -98,7 +98,7 @@ export async function verifyChain(before, lines) {
   let digest = before;
   for (const line of lines) {
     const found = await sha256(`${digest}\n${line.text}`);
-    if (found !== line.digest) return { digest, problem: `batch ${line.seq} does not follow: its digest should be ${found}` };
+    if (found !== line.digest) return { digest, problem: `batch ${line.seq} does not follow from the batch before: its digest should be ${found}` };
     let inside;
     try { inside = JSON.parse(line.text); } catch { inside = {}; }
     if (inside.seq !== line.seq) return { digest, problem: `batch ${line.seq} says that it is ${inside.seq}` };
@@ -163,7 +163,7 @@ async function checkRecord(box) {
   const text = document.getElementById("record").value;
   draws.replaceChildren();
   let record;
-  try { record = JSON.parse(text); } catch { return tell(verdict, false, "Refused: this is no JSON", []); }
+  try { record = JSON.parse(text); } catch { return tell(verdict, false, "Rejected: this is not JSON", []); }
   const problems = [];
   const digest = await sha256(text);
   const batch = await committed(box);
@@ -173,9 +173,9 @@ async function checkRecord(box) {
   const drawn = await replay(record, box.dataset.subject);
   problems.push(...drawn.problems);
   showDraws(draws, drawn);
-  if (problems.length) return tell(verdict, false, "Refused: this is not the record that was committed, or it was not drawn fairly", problems);
+  if (problems.length) return tell(verdict, false, "Rejected: this is not the committed record, or the draw does not follow from its seed", problems);
   const fair = drawn.steps.length ? `${drawn.steps.length === 1 ? "the draw comes" : `all ${drawn.steps.length} draws come`} out of the seed, and the seed out of what was committed to beforehand` : "there was no lottery";
-  tell(verdict, true, "Checked here: it is the record that was committed", [batch.digest ? `its SHA-256 is in batch ${box.dataset.batch}, whose own digest follows from the one before` : "its SHA-256 is what the server says the batch has; the batch is archived", fair]);
+  tell(verdict, true, "Verified in this browser: this is the committed record", [batch.digest ? `its SHA-256 is in batch ${box.dataset.batch}, whose own digest follows from the one before` : "its SHA-256 is what the server says the batch has; the batch is archived", fair]);
 }
 
 async function checkChain(button) {
@@ -193,19 +193,19 @@ async function checkChain(button) {
       if (first === null) {
         first = lines[0].seq; digest = found.before; rests = first > 1 ? `batch ${first} follows an archived one` : "";
         // The digest before the first batch is in the archive and unknown here, so it is not verified.
-        if (!digest) { digest = lines[0].digest; rests += ", and was taken as it is"; after = first; count = 1; lines = lines.slice(1); }
+        if (!digest) { digest = lines[0].digest; rests += ", so its digest was not checked"; after = first; count = 1; lines = lines.slice(1); }
       }
       const { digest: last, problem } = await verifyChain(digest, lines);
-      if (problem) { tell(verdict, false, "Refused: the chain is broken", [problem]); return; }
+      if (problem) { tell(verdict, false, "Rejected: the chain is broken", [problem]); return; }
       digest = last; count += lines.length; after = lines.at(-1)?.seq ?? after;
       verdict.textContent = `${count} batches …`;
       if (after === head.seq) break; // a newer batch is fetched together with its head
     }
     if (!count && !head.seq) tell(verdict, true, "There is no batch yet", []);
-    else if (!count) tell(verdict, false, "Not checked: every batch is in the archive", ["`leasehold ledger verify` reads it"]);
-    else if (after !== head.seq) tell(verdict, false, "Refused: the chain ends before its head", [`the head is batch ${head.seq}, and nothing was given after batch ${after}`]);
-    else if (digest !== head.digest) tell(verdict, false, "Refused: the last digest is not the head's", [digest, head.digest]);
-    else tell(verdict, true, `Checked here: ${count} batches, from ${first} to ${after}, each follows from the one before`, [`the last digest is ${digest}, as the head says`, ...(rests ? [rests] : [])]);
+    else if (!count) tell(verdict, false, "Not checked: every batch is in the archive", ["use `leasehold ledger verify`"]);
+    else if (after !== head.seq) tell(verdict, false, "Rejected: the chain ends before its head", [`the head is batch ${head.seq}, but the server sent no batch after ${after}`]);
+    else if (digest !== head.digest) tell(verdict, false, "Rejected: the last digest is not the head's", [digest, head.digest]);
+    else tell(verdict, true, `Verified in this browser: ${count} batches, from ${first} to ${after}, each follows from the one before`, [`the last digest is ${digest}, as the head says`, ...(rests ? [rests] : [])]);
   } finally { button.disabled = false; }
 }
 

@@ -85,7 +85,7 @@ class _Kinds:
         except NotFound:
             return {}
         except StoreError as error:
-            raise NotApplied(f"the server does not answer: {error}") from error
+            raise NotApplied(f"the API server does not answer: {error}") from error
         return {
             text_at(each, "kind"): (text_at(each, "name"), each.get("namespaced") is True)
             for each in list_at(listed, "resources")
@@ -111,7 +111,7 @@ async def _apply(client: Client, path: str, document: Wire) -> None:
         except StoreError as error:
             notes = " ".join(getattr(error, "__notes__", []))
             raise NotApplied(f"{error} {notes}".strip()) from error
-    raise NotApplied(f"{document['kind']} {path}: the server does not answer")
+    raise NotApplied(f"{document['kind']} {path}: the API server does not answer")
 
 
 async def _wait_until_established(client: Client, document: Wire) -> None:
@@ -126,7 +126,7 @@ async def _wait_until_established(client: Client, document: Wire) -> None:
         ]:
             return
         await asyncio.sleep(PAUSE_S)
-    raise NotApplied(f"{name} is not served; look at its conditions")
+    raise NotApplied(f"the API server does not serve {name}; see the conditions of the object")
 
 
 async def _wait_until_taken(client: Client, *, completed: bool) -> None:
@@ -156,7 +156,7 @@ async def _wait_until_taken(client: Client, *, completed: bool) -> None:
         except (NotFound, OutcomeUnknown, Unavailable):
             pass  # not yet
         await asyncio.sleep(PAUSE_S)
-    raise NotApplied("the server does not take Runs yet; try again")
+    raise NotApplied("the API server does not accept Runs yet; try again")
 
 
 async def remove_all(

@@ -55,7 +55,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
-        "Waiting and cuts",
+        "Queue and preemptions",
         (
             Panel(
                 "Next planned starts",
@@ -80,19 +80,19 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         "The control plane",
         (
             Panel(
-                "Slowest of a hundred: decision",
+                "Decision time, 99th percentile",
                 "histogram_quantile(0.99, sum by (le) (rate(leasehold_decide_seconds_bucket[5m])))",
                 "p99",
                 "s",
             ),
             Panel(
-                "Slowest of a hundred: commit",
+                "Commit time, 99th percentile",
                 "histogram_quantile(0.99, sum by (le) (rate(leasehold_commit_seconds_bucket[5m])))",
                 "p99",
                 "s",
             ),
             Panel(
-                "From leases to running, median and slowest of ten",
+                "Time from leases to running, median and 90th percentile",
                 "histogram_quantile(0.5, sum by (le) (rate(leasehold_bind_seconds_bucket[15m])))"
                 " or histogram_quantile(0.9,"
                 " sum by (le) (rate(leasehold_bind_seconds_bucket[15m])))",
@@ -100,7 +100,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "s",
             ),
             Panel("Epoch and head of the ledger", "leasehold_ledger_head", "{{pod}}"),
-            Panel("Changes of tenure", "changes(leasehold_tenure_epoch[1h])", "{{pod}}"),
+            Panel("Changes of leader", "changes(leasehold_tenure_epoch[1h])", "{{pod}}"),
             Panel("Alerts per hour", "increase(leasehold_alerts_total[1h])", "{{pod}}"),
         ),
     ),

@@ -74,7 +74,10 @@ def _priority_class() -> Wire:
         "value": 1000,
         "globalDefault": False,
         "preemptionPolicy": "Never",
-        "description": "Pods that hold GPU leases: above the default, and they push nobody out.",
+        "description": (
+            "Pods that hold GPU leases. Their priority is above the default, and they preempt "
+            "no other pods."
+        ),
     }
 
 

@@ -113,7 +113,7 @@ def _ledger() -> Wire:
         "validations": [
             {
                 "expression": "false",
-                "message": "the ledger writes this; submit a Run or a Budget and it follows",
+                "message": "only the ledger writes this kind; submit a Run or a Budget instead",
                 "reason": "Forbidden",
             }
         ],
@@ -136,7 +136,7 @@ def _pods() -> Wire:
                 "expression": f"variables.labels.all(k, !{ours} || (k in variables.before"
                 " && variables.before[k] == variables.labels[k]))"
                 f" && variables.before.all(k, !{ours} || k in variables.labels)",
-                "message": f"labels under {GROUP}/ are the ledger's: pods follow from a Run",
+                "message": f"only the ledger writes labels under {GROUP}/; submit a Run instead",
                 "reason": "Forbidden",
             }
         ],

@@ -60,7 +60,7 @@ async def patch(backend: Backend, request: Request, target: Target) -> Response:
             raise wrong_option(request, "fieldManager", "FieldValueRequired", remedy)
         check_identity(target, as_mapping(asked))
     elif request.query.get("force"):
-        remedy = "only an apply patch is forced; leave it out"
+        remedy = "only an apply patch can have force; leave it out"
         raise wrong_option(request, "force", "FieldValueForbidden", remedy)
     for _ in range(TRIES):
         try:
@@ -104,7 +104,7 @@ def _changed(backend: Backend, request: Request, target: Target, old: Wire, aske
             time=format_instant(backend.clock.now()),
         )
     if not isinstance(new, dict):
-        raise bad_request("after the patch it is no object any more")
+        raise bad_request("after the patch the result is not an object")
     check_plain(new)
     return new
 
@@ -113,7 +113,7 @@ def _check_same(target: Target, old: Wire, new: Wire) -> None:
     """Refuse changes of an object's identity; a version in the patch is a condition."""
     before, after = part(old, "metadata"), new.get("metadata")
     if not isinstance(after, dict):
-        raise bad_request("after the patch it has no metadata any more")
+        raise bad_request("after the patch the object has no metadata")
     for key in ("apiVersion", "kind"):
         if new.get(key) != old.get(key):
             raise bad_request(f"a patch cannot change {key}")

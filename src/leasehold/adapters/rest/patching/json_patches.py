@@ -34,7 +34,7 @@ def merge_patch(document: Json, patch: Json) -> Json:
 def json_patch(document: Wire, operations: Json) -> Json:
     """Return the document after all operations; raise `RequestRefused` if one fails."""
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request("a JSON patch must be a list of operations")
     if len(operations) > OPERATIONS_MAX:
         raise RequestRefused(
             413, "RequestEntityTooLarge", f"a JSON patch has at most {OPERATIONS_MAX} operations"
@@ -42,12 +42,14 @@ def json_patch(document: Wire, operations: Json) -> Json:
     patched = _Patched(deepcopy(document))
     for index, operation in enumerate(operations):
         if not isinstance(operation, dict):
-            raise bad_request(f"operation {index} of the JSON patch is no object")
+            raise bad_request(f"operation {index} of the JSON patch is not an object")
         try:
             patched.apply(operation)
         except _Cannot as error:
             raise RequestRefused(
-                422, "Invalid", f"operation {index} of the JSON patch cannot be done: {error.why}"
+                422,
+                "Invalid",
+                f"operation {index} of the JSON patch cannot be applied: {error.why}",
             ) from None
     return patched.root
 
@@ -78,19 +80,21 @@ class _Patched:
             case "move":
                 source = _pointer(operation, "from")
                 if path[: len(source)] == source and path != source:
-                    raise _Cannot("nothing can be moved into itself")
+                    raise _Cannot("a value cannot be moved into itself")
                 self._add(path, self._remove(source))
             case "copy":
                 value = self._get(_pointer(operation, "from"))
                 self._copied += _count(value)
                 if self._copied > NODES_MAX:
-                    raise _Cannot(f"it copies more than {NODES_MAX} values, or as much text")
+                    raise _Cannot(
+                        f"the patch copies more than {NODES_MAX} values, or too much text"
+                    )
                 self._add(path, deepcopy(value))
             case "test":
                 if not _equal(self._get(path), _value(operation)):
                     raise _Cannot(f"the test of {_shown(path)} fails")
             case other:
-                raise _Cannot(f"{str(other)[:40]!r} is no operation")
+                raise _Cannot(f"{str(other)[:40]!r} is not an operation")
 
     def _get(self, path: list[str]) -> Json:
         found = self.root
@@ -113,7 +117,7 @@ class _Patched:
         elif isinstance(holder, list):
             holder.insert(len(holder) if key == "-" else _index(key, len(holder)), value)
         else:
-            raise _Cannot(f"{_shown(path[:-1])} holds nothing")
+            raise _Cannot(f"{_shown(path[:-1])} has no members")
 
     def _remove(self, path: list[str]) -> Json:
         if not path:
@@ -129,20 +133,20 @@ class _Patched:
 def _pointer(operation: Wire, key: str) -> list[str]:
     text = operation.get(key)
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise _Cannot(f"its {key} is no JSON pointer")
+        raise _Cannot(f"the {key} of the operation is not a JSON pointer")
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
 def _value(operation: Wire) -> Json:
     if "value" not in operation:
-        raise _Cannot("it has no value")
+        raise _Cannot("the operation has no value")
     return operation["value"]
 
 
 def _index(key: str, most: int) -> int:
     is_index = key.isascii() and key.isdigit() and len(key) < 10 and (key == "0" or key[0] != "0")
     if not is_index or int(key) > most:
-        raise _Cannot(f"{key[:40]!r} is no index of a list of {max(most, 0)}")
+        raise _Cannot(f"{key[:40]!r} is not an index of a list of {max(most, 0)}")
     return int(key)
 
 

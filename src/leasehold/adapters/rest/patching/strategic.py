@@ -49,7 +49,7 @@ def strategic_merge(document: Wire, patch: Wire) -> Wire:
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise _bad(f"$patch: {str(directive)[:40]!r} is no directive")
+        raise _bad(f"$patch: {str(directive)[:40]!r} is not a directive")
     merged = dict(document)
     retained = patch.get(_RETAIN)
     if retained is not None:
@@ -95,7 +95,7 @@ def _merge_list(field: str, before: list[object], patch: list[object]) -> list[o
         if directive == "replace" and key not in each:
             continue
         if key not in each:
-            raise _bad(f"a member of {field} has no {key}, by which it is merged")
+            raise _bad(f"a member of {field} has no {key}, which is its merge key")
         place = next((at for at, old in enumerate(merged) if old.get(key) == each[key]), None)
         if directive == "delete":
             merged = [old for old in merged if old.get(key) != each[key]]
@@ -127,13 +127,13 @@ def _list(value: object, field: str) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise _bad(f"{field[:80]} is no list")
+        raise _bad(f"{field[:80]} is not a list")
     return value
 
 
 def _mapping(value: object, field: str) -> Wire:
     if not isinstance(value, dict):
-        raise _bad(f"a member of {field} is no object")
+        raise _bad(f"a member of {field} is not an object")
     return value
 
 
