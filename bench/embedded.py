@@ -184,7 +184,7 @@ def _load(root: Path) -> dict[str, float]:
     with server(root / "submissions") as up:
         found["up_ready_empty_s"] = up.start()
         up.create(*SPACE)
-        # Nobody pays for these yet: each is stored, looked at, and waits.
+        # These have no payer yet: each is stored, considered, and waits.
         found["rest_submit_1_per_s"] = up.submit("org:none", "one", SUBMISSIONS, 1)
         found["rest_submit_32_per_s"] = up.submit("org:none", "many", SUBMISSIONS, 32)
         spawns.append(spawns_per_s())
@@ -247,7 +247,7 @@ def past() -> dict[str, float]:
 
 
 def _use_every_core() -> None:
-    """Whoever calls may have kept itself to one."""
+    """Use all cores, even if the calling process keeps itself to one."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
 

@@ -50,7 +50,7 @@ def bare(nodes: int) -> list[Made]:
 
 
 def made_on(cluster: Cluster) -> list[Made]:
-    """What is there now, pod by pod, as whoever made it has written it."""
+    """Return the present objects, pod by pod, as the controller wrote them."""
     leases: dict[str, list[Wire]] = {}
     for each in _all(cluster, f"/apis/{API}/leases"):
         labels = part(part(each, "metadata"), "labels")

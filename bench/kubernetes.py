@@ -1,13 +1,12 @@
-"""How fast pods are bound on a real Kubernetes API server, beside what that server takes at most.
+"""Pods bound per second on a real Kubernetes API server, beside the most that this server takes.
 
 `make bench-kube` starts etcd, kube-apiserver and controllers on this machine, once for each size
 of fleet, and writes `build/bench-kube.json` after each part. Nodes are objects without kubelets:
-what is timed is the control plane. The ceiling is the same three writes per pod (Lease, pod,
-binding) of the very same objects, by the same client, at the same concurrency, with nobody deciding
-anything; once more with the smallest objects that the server takes, to see what their fields cost;
-and the scheduler that everybody has is timed on as many plain pods. Then the smallest fleet loses
-whoever decides, and the largest is filled with leases and other people's pods to see what that
-weighs.
+the control plane is what is timed. The ceiling is the same three writes per pod (Lease, pod,
+binding) of the same objects, by the same client, at the same concurrency, without decisions. It is
+measured once more with the smallest objects that the server takes, to see what their fields cost.
+kube-scheduler is timed on as many plain pods. Then the smallest fleet loses its leader, and the
+largest is filled with leases and other schedulers' pods to measure memory.
 """
 
 import argparse
@@ -68,7 +67,7 @@ def main() -> None:
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
             bench = Bench(Path(folder), size)
-            # One node each, and some for whoever takes over.
+            # One node each, and some for the standby that takes over.
             runs = min(asked.latency_runs, size - FAIL_OVERS) if size == sizes[0] else 0
             _tell(figures, bench.all(runs))
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
@@ -257,7 +256,7 @@ class Bench:
                 made += [Create(wire), PatchStatus("Node", "", node.name, part(wire, "status"))]
             answers = await store.write_all(made)
             _sound(answers)
-            # Nobody's controller takes off the taint that a new node is given.
+            # No controller here removes the taint that a new node is given.
             ready = [each for each in answers[1::2] if isinstance(each, dict)]
             _sound(await store.write_all([Update({**each, "spec": {}}) for each in ready]))
 
@@ -311,8 +310,9 @@ class Bench:
         )
 
     def _fail_overs(self, pods: int) -> list[float]:
-        """Seconds from the death of whoever decides until the next one has bound a pod. So many
-        pods are there already."""
+        """Return the seconds from the death of the leader until its successor has bound a pod.
+
+        `pods`: number of pods that exist already."""
         found = []
         for number in range(FAIL_OVERS):
             assert self._replica is not None
@@ -396,7 +396,7 @@ class Bench:
 
         def is_empty() -> bool:
             for pod in self._cluster.client.ask("GET", PODS).json["items"]:
-                # There are no kubelets to say it: whoever is told to go has gone.
+                # There are no kubelets to report it: a pod that must stop has stopped.
                 if "deletionTimestamp" in pod["metadata"]:
                     path = f"{PODS}/{pod['metadata']['name']}"
                     self._cluster.client.ask("PATCH", f"{path}/status", ENDED, headers=MERGE)

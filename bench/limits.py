@@ -1,4 +1,4 @@
-"""Where the time of an admission goes: a profile, for whoever wants to make it faster."""
+"""Profiles an admission, to find what limits its speed."""
 
 import cProfile
 import pstats

@@ -1,8 +1,8 @@
 """Writes the runbook of the dashboard from the operator's guide: `python tools/runbook_page.py
 [--check]`.
 
-The pages are served where no documentation is, and whoever needs a runbook has no time to look for
-one. `make docs` and a test call it with --check, which writes nothing and fails when it is stale.
+The pages are served where the documentation is not, and an operator with an alert has no time to
+search. `make docs` and a test call it with --check, which writes nothing and fails if it is stale.
 """
 
 import re

@@ -74,7 +74,7 @@ def append(journal: PodJournal, written: str) -> None:
         file.write(written)
 
 
-# Who may start the job.
+# Which shim may start the job.
 
 
 def test_one_of_concurrent_shims_starts_job_of_free_journal(ground: Path, held_back: Path) -> None:

@@ -1,4 +1,4 @@
-"""The planted bugs of the agent and its shim, which is C: the runner compiles it anew for each."""
+"""The planted bugs of the agent and its shim, which is C: the runner compiles it again for each."""
 
 from tests.mutants.mutant import Mutant
 

@@ -1,4 +1,4 @@
-"""Planted bugs of whoever stands by: what it hands over is not what the ledger says."""
+"""Planted bugs of the standby: what it hands over differs from the ledger."""
 
 from tests.mutants.mutant import Mutant, unit
 

@@ -70,7 +70,7 @@ class Users:
 
     @property
     def trust(self) -> str:
-        """Who is protected from whom, as a message at start."""
+        """Return which users are protected from each other, as a message at start."""
         if self._is_root:
             return (
                 "Jobs run as Unix users of their namespaces: one namespace cannot read another's "

@@ -31,7 +31,7 @@ class Reviews:
     ) -> Caller:
         """Return what the asker may see: everything if it may list Runs everywhere, otherwise the
         namespaces whose Runs it may read. `namespace` is the one named in the question; `owner` is
-        the owner for whom a manifest in that namespace would spend."""
+        the owner whose budget a manifest in that namespace would spend."""
         if await self._may(asker, "list", "runs", "", ""):
             return Caller(user=asker.user, role=CallerRole.ADMIN)
         spends = False

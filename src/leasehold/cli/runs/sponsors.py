@@ -12,7 +12,7 @@ from leasehold.core.units import plural
 
 @click.group("sponsors")
 def sponsors() -> None:
-    """Who may sponsor a run."""
+    """Show or edit the sponsors of a run."""
 
 
 @sponsors.command("list")

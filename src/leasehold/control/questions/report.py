@@ -97,7 +97,8 @@ def gpu_hours(
     """Sum up the period.
 
     `owner` selects runs of that owner or, if by payer, what its envelopes paid. `namespace` selects
-    runs of that namespace. By owner, each row has both: `gpuMs` used by its own runs, whoever paid,
+    runs of that namespace. By owner, each row has both: `gpuMs` used by its own runs, whichever
+    owner paid,
     and `paidGpuMs` paid by its envelopes, whichever run used them.
     """
     assert by in GROUPINGS, by

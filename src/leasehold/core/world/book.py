@@ -310,7 +310,7 @@ class Book:
         )
 
     def mark(self, lease: Lease, *, voluntary: bool) -> None:
-        """Fold a lease that must end. Giving up a group is a resize, whoever requested it."""
+        """Fold a lease that must end. Giving up a group is a resize, also if it was forced."""
         assert lease.ending is not None, lease.name
         why = lease.ending.why
         if why.reason in (Closed.SHRINK, Closed.SWAP):
