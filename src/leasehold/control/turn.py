@@ -118,6 +118,7 @@ class Turn:
         self.marked = 0  # number of leases that were marked as ending
         self.wake_at: Instant = FOREVER
         self.touched: dict[Uid, None] = {}
+        self._longest: dict[str, tuple[str, str, str]] = {}
         self.reservations: dict[str, Reservation] = {}  # written this turn
         self.has_walked = False  # the queue was walked to its end, so the calendar is complete
         self.resolutions: list[Resolution] = []
@@ -246,10 +247,8 @@ class Turn:
 
     def gang_bytes_at_most(self, run: Run, placement: PlacementRequest) -> int:
         """Return an upper bound on the bytes of a gang's leases, for all nodes and payers."""
-        world = self.world
         pods = (placement.pods + placement.spares) * len(placement.groups)
-        payers = [key for key, each in world.envelopes.items() if each.flavor == placement.flavor]
-        owners = (world.envelopes[key].owner for key in payers)
+        node, payer, owner = self._longest_names(placement.flavor)
         sample = Lease(
             name=lease_name(run.name, self.seq, pods),
             owner=run.spec.owner,
@@ -259,17 +258,32 @@ class Turn:
             attempt=1,
             group=len(placement.groups),
             index=placement.pods,
-            node=max(world.fleet.nodes, key=len, default=""),
+            node=node,
             slots=tuple(range(placement.pod_gpus)),
             role=Role.ACTIVE,
             start=self.now,
-            payer=max(payers, key=len, default="//"),
-            payer_owner=max(owners, key=len, default=""),
+            payer=payer,
+            payer_owner=owner,
             relation=Relation.BORROWED,
             reason=Opened.START,
             batch=self.seq,
         )
         return pods * _lease_bytes(sample)
+
+    def _longest_names(self, flavor: str) -> tuple[str, str, str]:
+        """Return the longest names of a node, of an envelope of the flavor, and of its owner.
+
+        They are found once per turn: there may be thousands of nodes and envelopes.
+        """
+        known = self._longest.get(flavor)
+        if known is None:
+            payers = [each for each in self.world.envelopes.values() if each.flavor == flavor]
+            known = self._longest[flavor] = (
+                max(self.world.fleet.nodes, key=len, default=""),
+                max((each.key for each in payers), key=len, default="//"),
+                max((each.owner for each in payers), key=len, default=""),
+            )
+        return known
 
     def _fact_bytes(self, leases: list[Lease]) -> int:
         """Return the bytes of the Budgets and nodes of these leases that the ledger lacks."""

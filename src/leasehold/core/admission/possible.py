@@ -88,11 +88,7 @@ def could_hold(world: World, request: StartRequest) -> dict[Location, int]:
 def _groups_in(fleet: Fleet, placement: PlacementRequest, location: Location) -> int:
     """Return how many groups fit in a location if it is empty."""
     pools = candidate_pools(fleet, placement, [location])
-    rooms = [
-        sum(count * _pods_on(size, placement) for size, count in pool.sizes.items())
-        // (placement.pods + placement.spares)
-        for pool in pools
-    ]
+    rooms = [room // (placement.pods + placement.spares) for room in _pods_in(pools, placement)]
     return sum(rooms) if placement.spread else max(rooms, default=0)
 
 
@@ -137,10 +133,7 @@ def _too_many(placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
     """Return the refusal if all nodes together are too small; each group must be within one
     domain."""
     per_group = placement.pods + placement.spares
-    pods = [
-        sum(count * _pods_on(size, placement) for size, count in each.sizes.items())
-        for each in pools
-    ]
+    pods = _pods_in(pools, placement)
     rooms = [room // per_group for room in pods]
     groups = sum(rooms) if placement.spread else max(rooms)
     if groups >= len(placement.groups):
@@ -197,6 +190,13 @@ def _no_place_for_spares(
         asked=placement.gpus,
         limit=sum(rooms) * spares,
     )
+
+
+def _pods_in(pools: list[Pool], placement: PlacementRequest) -> list[int]:
+    """Return how many pods fit in each pool if it is empty."""
+    sizes = {size for pool in pools for size in pool.sizes}
+    each = {size: _pods_on(size, placement) for size in sizes}
+    return [sum(count * each[size] for size, count in pool.sizes.items()) for pool in pools]
 
 
 def _pods_on(size: Size, placement: PlacementRequest) -> int:
