@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from bench import admit, embedded, limits, naive, plans, queue, rebuild, web
+from bench import admit, embedded, events, limits, naive, plans, queue, rebuild, web
 
 T = TypeVar("T")
 NODES, LEASES = 10_000, 50_000
@@ -53,6 +53,7 @@ def main() -> None:
     report("rebuild_1m_leases_s", spent, "< 15", f"{spent / plain:,.1f}x merely decoding them")
     report("rebuild_1m_leases_mib", mib, "< 2,048")
     _lines(report)
+    _events(report)
     _web(report)
     _embedded(report)
     _print_table(rows)
@@ -72,6 +73,20 @@ def _lines(report: Callable[..., None]) -> None:
         apart = _alone(queue.turn_ms_apart, 1_000, cap)
         beside = f"{cost / shorter:.1f}x a third of them; each for itself {apart / shorter:,.0f}x"
         report(f"line_3000_{name}_ms", cost, "< 50", beside)
+
+
+def _events(report: Callable[..., None]) -> None:
+    """Measure an event while many different runs wait, and its growth with the queue."""
+    before: tuple[float, float] | None = None
+    for waiting in (1_000, 3_000, 10_000):
+        first, ended, started = _alone(events.measure, NODES, waiting)
+        beside = "all its turns, CPU time"
+        if before is not None:
+            beside = f"{ended / before[0]:.1f}x and {started / before[1]:.1f}x a third as many runs"
+        report(f"first_planning_{waiting}_s", first, "< 1" if waiting == 1_000 else "")
+        report(f"event_lease_ends_{waiting}_ms", ended, "< 50", beside)
+        report(f"event_run_starts_{waiting}_ms", started, "< 50", beside)
+        before = (ended, started)
 
 
 def _web(report: Callable[..., None]) -> None:
