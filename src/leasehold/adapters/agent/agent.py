@@ -74,9 +74,7 @@ class Agent:
     ) -> None:
         """`folder`: records and logs, not accessible to jobs. `work`: working folders of jobs.
         Raise `AgentError` if another agent uses the folder, or it cannot be used."""
-        self._store = store
-        self._clock = clock
-        self._tasks = tasks
+        self._store, self._clock, self._tasks = store, clock, tasks
         self._folder = folder
         self._limits = limits or Limits()
         self._watch = devices or DeviceWatch()
