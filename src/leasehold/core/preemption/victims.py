@@ -76,6 +76,7 @@ class Scope:
         """
         self.world = world
         self.leases = [lease for lease in leases if lease.ending is None]
+        self._names = {lease.name for lease in self.leases}
         self.fits = fits
         self._free = free
         self._restore = restore
@@ -178,7 +179,11 @@ class Scope:
                     uid=run.uid,
                     group=cut.group,
                     gpus=cut.gpus,
-                    is_owned=all(each.relation is Relation.OWNED for each in cut.leases),
+                    is_owned=all(
+                        each.relation is Relation.OWNED
+                        for each in cut.leases
+                        if each.name in self._names
+                    ),
                 ),
                 cut,
             )
