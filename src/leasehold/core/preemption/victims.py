@@ -129,7 +129,7 @@ class Scope:
         """Return one group of each run above its minimum; runs with most above it come first
         (R3b)."""
         runs: dict[Uid, int] = {}
-        for uid in sorted({lease.uid for lease in self.standing() if lease.role is Role.ACTIVE}):
+        for uid in sorted({lease.uid for lease in self.standing() if lease.role is not Role.SPARE}):
             run = self.world.runs.get(uid)
             if run is not None and run.spec.malleable is not None:
                 above = self.width(run) - minimum_gpus(run.spec)
