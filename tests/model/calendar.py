@@ -59,13 +59,17 @@ def plan_entry(world: World, run: Run, placement: Placement, start: int) -> Entr
 
 
 def holds(world: World) -> list[Entry]:
-    """Return the holds of all activations, without what the beneficiary has already leased."""
+    """Return the holds of all activations, without what the beneficiary has already leased.
+
+    A4: a hold ends with the run's limit, counted from the last victim's deadline, or from now.
+    """
     found = []
     for run in world.runs.values():
         if run.hold is None:
             continue
         entry = plan_entry(world, run, run.hold.placement, world.now)
-        entry.is_hold, entry.end = True, run.hold.until
+        last = max((world.leases[n].deadline for n in run.hold.victims), default=world.now)
+        entry.is_hold, entry.end = True, end_of(run, max(last, world.now))
         groups = run.hold.placement.groups()
         for lease in [x for x in world.leases_of(run) if x.group in groups]:
             entry.nodes[lease.node] = max(0, entry.nodes.get(lease.node, 0) - lease.gpus)

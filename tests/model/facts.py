@@ -195,7 +195,6 @@ class Hold:
     at: int
     victims: list[int]
     placement: Placement
-    until: int  # on the calendar
 
 
 @dataclass

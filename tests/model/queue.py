@@ -447,8 +447,7 @@ class Pass:
     def _hold(self, run: Run, placement: Placement, victims: list[int]) -> None:
         """A4: hold a placement for a run until its victims are gone."""
         world = self.world
-        last = max((world.leases[n].deadline for n in victims), default=world.now)
-        run.hold = Hold(world.now, victims, placement, end_of(run, max(last, world.now)))
+        run.hold = Hold(world.now, victims, placement)
         run.last_victims = victims
         plan = run.plans.get(ALL) or Plan(start=world.now, reason=run.said)
         run.plans[ALL] = replace(plan, state="Activating")

@@ -386,8 +386,8 @@ def _has_other_money(scope: Scope, bundle: Bundle) -> bool:
     namespace, name, group = bundle
     return any(
         lease.relation != "Owned"
-        for lease in scope.world.leases_of(scope.world.runs[f"{namespace}/{name}"])
-        if group in (-1, lease.group) and not lease.ending
+        for lease in scope.choosable()
+        if lease.run == f"{namespace}/{name}" and group in (-1, lease.group)
     )
 
 

@@ -17,7 +17,7 @@ class Bundle(Record):
     uid: Uid
     group: int | None
     gpus: int
-    is_owned: bool = False  # the owner's own envelopes pay for all of it
+    is_owned: bool = False  # the owner's own envelopes pay for its part in the scope
 
     @property
     def run_key(self) -> RunKey:

@@ -18,7 +18,11 @@ from leasehold.control.running.life import (
     unstarted,
     where_is,
 )
-from leasehold.control.scheduling.family import FamilySettlement, take_back
+from leasehold.control.scheduling.family import (
+    FamilySettlement,
+    leases_to_give_back,
+    take_back,
+)
 from leasehold.control.scheduling.holds import (
     Hold,
     ends_at,
@@ -389,14 +393,15 @@ def _wait(
     place = walk.take_place(run, refused)
     if not place.is_planned:
         return InQueue(refused=refused, place=place, request=request)
-    announced = _family_rule_due(turn, request)
+    family = leases_to_give_back(turn, request, walk)
+    announced = _family_rule_due(turn, request) if family else None
     if announced is not None:
         if must_wait(turn):
             return Postponed(refused=refused)
         taken = _take_back(turn, request, announced)
         if taken is not None:
             return StartsByFamilyRule(request=request, refused=refused, taken=taken)
-    plan = plan_for(turn, request, refused, walk, is_first=True)
+    plan = plan_for(turn, request, refused, walk, family=family, is_first=True)
     if plan is not None and plan.state is State.PENDING:
         enter(turn, request, plan)
     return Planned(request=request, refused=refused, plan=plan)
@@ -427,7 +432,7 @@ def _never(turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass)
 def _family_rule_due(turn: Turn, request: StartRequest) -> Announced | None:
     """Return the announcement of the run's start by the family rule, if its notice is over.
 
-    From then on the rule is tried in every walk (Q6, O5).
+    From then on the rule is tried in every walk (Q6, O5). The family must have leases to give back.
     """
     found = present(turn.world, request.run)
     if found is None or not found.by_family or found.by_family > turn.now or not turn.time_trusted:

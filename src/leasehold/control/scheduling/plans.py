@@ -9,7 +9,6 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from leasehold.control.reservations import present
-from leasehold.control.scheduling.family import leases_to_give_back
 from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import as_found_by
@@ -65,16 +64,22 @@ class Plan(Record):
 
 
 def plan_for(
-    turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass, *, is_first: bool
+    turn: Turn,
+    request: StartRequest,
+    refused: Refused,
+    walk: QueuePass,
+    *,
+    family: tuple[str, ...] = (),
+    is_first: bool,
 ) -> Plan | None:
     """Return the plan of a run that cannot start now; None if it gets none.
 
     `refused`: why it cannot start now.
+    `family`: leases of the family that keep the run from starting (Q6).
     `is_first`: the request is for a whole run, or for the groups that a sweep lacks to its
     minimum. Each further group of a sweep is planned by Q4 only (G2).
     """
     old = _standing(turn, request.run) if is_first else None
-    family = leases_to_give_back(turn, request, walk) if is_first else ()
     plan = _plan(turn, request, refused, walk, old=old, family=family, is_first=is_first)
     if not family:
         return plan

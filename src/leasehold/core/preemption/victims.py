@@ -76,6 +76,7 @@ class Scope:
         """
         self.world = world
         self.leases = [lease for lease in leases if lease.ending is None]
+        self._names = {lease.name for lease in self.leases}
         self.fits = fits
         self._free = free
         self._restore = restore
@@ -128,7 +129,7 @@ class Scope:
         """Return one group of each run above its minimum; runs with most above it come first
         (R3b)."""
         runs: dict[Uid, int] = {}
-        for uid in sorted({lease.uid for lease in self.standing() if lease.role is Role.ACTIVE}):
+        for uid in sorted({lease.uid for lease in self.standing() if lease.role is not Role.SPARE}):
             run = self.world.runs.get(uid)
             if run is not None and run.spec.malleable is not None:
                 above = self.width(run) - minimum_gpus(run.spec)
@@ -178,7 +179,11 @@ class Scope:
                     uid=run.uid,
                     group=cut.group,
                     gpus=cut.gpus,
-                    is_owned=all(each.relation is Relation.OWNED for each in cut.leases),
+                    is_owned=all(
+                        each.relation is Relation.OWNED
+                        for each in cut.leases
+                        if each.name in self._names
+                    ),
                 ),
                 cut,
             )
