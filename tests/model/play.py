@@ -90,7 +90,8 @@ def next_instant(world: World) -> int:
             if unit.standing == "live" and run.limit is not None:
                 due.append(unit.started + run.limit)
             due.append(unit.pause)
-        due.append(world.protected_until(run))
+        if world.leases_of(run):
+            due.append(world.protected_until(run))
         for plan in run.plans.values():
             due += [
                 plan.start,

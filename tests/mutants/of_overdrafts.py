@@ -20,8 +20,8 @@ OVERDRAFTS = (
     Mutant(
         "a lease is refinanced with what others count on",
         "control/preemption/overdrafts.py",
-        "    covered = _other_payer(world, lease, claims, now=now, except_for=except_for)\n",
-        "    covered = _other_payer(world, lease, [], now=now, except_for=except_for)\n",
+        "    covered = _other_payer(world, lease, claims, now=now",
+        "    covered = _other_payer(world, lease, [], now=now",
         story("O2-claimed-money-is-used-last"),
     ),
     Mutant(
@@ -104,9 +104,16 @@ OVERDRAFTS = (
     Mutant(
         "O5, a lease of the family moves to another envelope of the owner",
         "control/scheduling/family.py",
-        "now=now, except_for=own)",
-        "now=now)",
+        "beside=trial.leases_of(lease.uid), except_for=own",
+        "beside=trial.leases_of(lease.uid)",
         story("O5"),
+    ),
+    Mutant(
+        "O5, leases that move to lenders are not counted together against the loan limit",
+        "control/scheduling/family.py",
+        "beside=trial.leases_of(lease.uid)",
+        "beside=open_leases(world, lease.uid)",
+        story("O5-moved-leases-count-against-the-loan-limit"),
     ),
     Mutant(
         "O5, what is ending already is taken once more",

@@ -7,7 +7,6 @@ grow, in this order. It looks at the present state only, not at the events that 
 
 from leasehold.control.preemption.overdrafts import forgive_lowered_caps, handle_overdrafts
 from leasehold.control.preemption.publish import finish_cuts
-from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
 from leasehold.control.running.tend import tend
 from leasehold.control.scheduling.activation import recall_activations
@@ -16,8 +15,6 @@ from leasehold.control.scheduling.settling import is_in_motion, must_wait
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import DecisionFailed, why_put_aside
 from leasehold.core.facts import Uid
-from leasehold.core.preemption.site import protections_ending
-from leasehold.core.reservations import State
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 
@@ -89,7 +86,6 @@ def _decide(turn: Turn) -> None:
         turn.about = ""
         _note_holds(turn)
     world.memory.note_turn(turn.now, is_still=not is_in_motion(turn))
-    _wake_for_protected(turn)
     _wake_for_overdue(turn)
     _wake_for_windows(turn)
     turn.wake(world.work.next_alarm)
@@ -126,20 +122,6 @@ def _note_holds(turn: Turn) -> None:
             held[entry.node] = held.get(entry.node, 0) + entry.gpus
     claims = tuple(claim for claims in calendar.claims.values() for claim in claims)
     world.memory.note_holds(held, claims)
-
-
-def _wake_for_protected(turn: Turn) -> None:
-    """Wake when a protection ends, if a run is Blocked: it may then be planned again (Q11)."""
-    world = turn.world
-    is_any_blocked = any(
-        (run := world.runs.get(uid)) is not None
-        and (reservation := present(world, run)) is not None
-        and reservation.state is State.BLOCKED
-        for uid in world.work.pending
-    )
-    if is_any_blocked:
-        for at in protections_ending(world, turn.now):
-            turn.wake(at)
 
 
 def _wake_for_overdue(turn: Turn) -> None:

@@ -23,6 +23,7 @@ from leasehold.core.resolutions import CutCause
 from leasehold.core.units import FOREVER, Instant, format_instant, plural
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import Claim
+from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import Overdraft, World
 
 
@@ -147,7 +148,9 @@ def refinance_lease(turn: Turn, lease: Lease) -> bool:
     one."""
     if lease.batch == turn.seq:
         return False
-    covered = payer_beside(turn.world, lease, turn.world.memory.claims, now=turn.now)
+    world = turn.world
+    beside = open_leases(world, lease.uid)
+    covered = payer_beside(world, lease, world.memory.claims, now=turn.now, beside=beside)
     if covered is None:
         return False
     move_lease(turn, lease, covered)
@@ -160,20 +163,24 @@ def payer_beside(
     claims: Iterable[Claim],
     *,
     now: Instant,
+    beside: list[Lease],
     except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | None:
     """Return other payers for a lease, or None (O2).
 
     Money that plans claim is used only if there is no other: waiting runs should not be delayed,
     but no running run is preempted for a mere plan. Money that activations hold is never used.
-    `claims`: all claims of plans and holds. `except_for`: envelopes that must not pay.
+
+    - `claims`: all claims of plans and holds
+    - `beside`: the open leases of its run, with their payers
+    - `except_for`: envelopes that must not pay
     """
     # The run's own claims, for groups that still wait, do not stand against its leases.
     claims = [each for each in claims if uid_of_run(each.uid) != lease.uid]
-    covered = _other_payer(world, lease, claims, now=now, except_for=except_for)
+    covered = _other_payer(world, lease, claims, now=now, beside=beside, except_for=except_for)
     if covered is None:
         held = [each for each in claims if not _is_plan(world, each)]
-        covered = _other_payer(world, lease, held, now=now, except_for=except_for)
+        covered = _other_payer(world, lease, held, now=now, beside=beside, except_for=except_for)
     return covered
 
 
@@ -183,6 +190,7 @@ def _other_payer(
     claims: list[Claim],
     *,
     now: Instant,
+    beside: list[Lease],
     except_for: tuple[EnvelopeKey, ...],
 ) -> Covered | None:
     """Return another cover for the lease that leaves the money of `claims` alone."""
@@ -191,7 +199,7 @@ def _other_payer(
         by_payer.setdefault(claim.payer, []).append(claim)
     with world.what_if.opened():
         world.accounts.respect(by_payer, except_for=frozenset())
-        return other_payer(world, lease, now=now, except_for=except_for)
+        return other_payer(world, lease, now=now, beside=beside, except_for=except_for)
 
 
 def _is_plan(world: World, claim: Claim) -> bool:

@@ -34,6 +34,7 @@ from leasehold.core.facts import (
     Uid,
 )
 from leasehold.core.placement.swap import vacancies
+from leasehold.core.preemption.victims import protected_until
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.book import WHOLE, Attempt
@@ -63,6 +64,7 @@ def tend(turn: Turn, uid: Uid) -> None:
     _stop_at_limit(turn, run)
     leave_drained_nodes(turn, run)
     _release_spares(turn, run)
+    _wake_at_end_of_protection(turn, run)
     _sort(turn, run)
 
 
@@ -317,6 +319,14 @@ def _stop_at_limit(turn: Turn, run: Run) -> None:
         if standing(turn.world, run.uid, unit):
             end_unit(turn, run.uid, unit, Closed.TIME_LIMIT)
             turn.tell("Run", run.key, NoticeReason.TIME_LIMIT, "runtime.maxDuration is reached")
+
+
+def _wake_at_end_of_protection(turn: Turn, run: Run) -> None:
+    """Wake when the run may be drawn again: a waiting run may find a site then (Q5)."""
+    world = turn.world
+    until = protected_until(world, run) if world.open_by_run.get(run.uid) else None
+    if until is not None and until > turn.now:
+        world.work.alarm(run.uid, until)
 
 
 def _release_spares(turn: Turn, run: Run) -> None:

@@ -6,6 +6,7 @@ of it is tried in a what-if first, because it happens only if the run then start
 """
 
 from collections.abc import Callable, Collection
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from leasehold.control.preemption.overdrafts import payer_beside
 from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
 from leasehold.core.admission.admit import admit
-from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation
+from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation, Uid
 from leasehold.core.funding.funded import why_unpaid
 from leasehold.core.policy import CutPolicy
 from leasehold.core.preemption.overdraft import cut_shared, refinance_order
@@ -22,8 +23,7 @@ from leasehold.core.preemption.victims import Cuts, Seeder
 from leasehold.core.requests import StartRequest
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered
-from leasehold.core.world.accounts import Claim
-from leasehold.core.world.width import locations_for
+from leasehold.core.world.width import locations_for, open_leases
 from leasehold.core.world.world import World
 
 
@@ -123,7 +123,9 @@ def _rehearse(
         if fits():
             break
         claims = (claim for each in turn.calendar.claims.values() for claim in each)
-        covered = payer_beside(world, lease, claims, now=now, except_for=own)
+        covered = payer_beside(
+            world, lease, claims, now=now, beside=trial.leases_of(lease.uid), except_for=own
+        )
         if covered is not None:
             trial.move(lease, covered)
             moved.append((lease, covered))
@@ -166,53 +168,53 @@ class _TrialPayers:
 
     def __init__(self, world: World, now: Instant) -> None:
         self._world, self._now = world, now
-        self.moved: dict[str, list[Claim]] = {}
+        self.moved: dict[str, list[Lease]] = {}  # lease -> one for each payer that took it over
         self.gone: set[str] = set()
+
+    def leases_of(self, uid: Uid) -> list[Lease]:
+        """Return the run's open leases with their payers in this trial."""
+        return [
+            each
+            for lease in open_leases(self._world, uid)
+            for each in self.moved.get(lease.name, [lease])
+        ]
 
     def move(self, lease: Lease, covered: Covered) -> None:
         """Let the payers of `covered` pay for the lease from now on."""
-        world, now = self._world, self._now
-        term = world.terms[lease.name]
-        horizon = now + world.policy.accounting_horizon
-        committed_to = horizon if term.committed_to is None else term.committed_to
-        world.accounts.end(lease, term, at=now)
+        accounts, term = self._world.accounts, self._world.terms[lease.name]
+        accounts.end(lease, term, at=self._now)
+        slots = iter(lease.slots)
         self.moved[lease.name] = [
-            Claim(
-                uid=lease.uid,
+            replace(
+                lease,
+                slots=tuple(islice(slots, segment.gpus)),
+                start=self._now,
                 payer=segment.envelope,
-                start=now,
-                end=term.frees_at,
-                gpus=segment.gpus,
-                borrowed=segment.relation is Relation.BORROWED,
-                gpu_ms=segment.gpus * max(0, min(end, committed_to) - now),
+                payer_owner=segment.owner,
+                relation=segment.relation,
             )
             for segment in covered.segments
-            for end in (world.envelopes[segment.envelope].end,)
         ]
-        for claim in self.moved[lease.name]:
-            world.accounts.claim(claim)
+        for each in self.moved[lease.name]:
+            accounts.add(each, term)
 
     def end(self, lease: Lease) -> None:
         """End the lease: free its GPUs and its money."""
-        world = self._world
+        world, term = self._world, self._world.terms[lease.name]
         self.gone.add(lease.name)
         world.what_if.note(lambda: self.gone.discard(lease.name))
         world.fleet.give(lease)
-        if lease.name not in self.moved:
-            world.accounts.end(lease, world.terms[lease.name], at=self._now)
-        for claim in self.moved.get(lease.name, ()):
-            world.accounts.claim(replace(claim, gpus=-claim.gpus, gpu_ms=-claim.gpu_ms))
+        for each in self.moved.get(lease.name, [lease]):
+            world.accounts.end(each, term, at=self._now)
 
     def restore(self, lease: Lease) -> None:
         """Undo `end` for a victim that is spared."""
-        world = self._world
+        world, term = self._world, self._world.terms[lease.name]
         self.gone.discard(lease.name)
         world.what_if.note(lambda: self.gone.add(lease.name))
         world.fleet.take(lease)
-        if lease.name not in self.moved:
-            world.accounts.unend(lease, world.terms[lease.name], at=self._now)
-        for claim in self.moved.get(lease.name, ()):
-            world.accounts.claim(claim)
+        for each in self.moved.get(lease.name, [lease]):
+            world.accounts.unend(each, term, at=self._now)
 
 
 def _own_envelopes(world: World, request: StartRequest) -> list[Envelope]:

@@ -14,7 +14,6 @@ from leasehold.core.requests import FundingRequest
 from leasehold.core.units import FOREVER, GpuMs, Instant
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import UNLIMITED
-from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
 
@@ -116,9 +115,17 @@ def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
 
 
 def other_payer(
-    world: World, lease: Lease, *, now: Instant, except_for: tuple[EnvelopeKey, ...] = ()
+    world: World,
+    lease: Lease,
+    *,
+    now: Instant,
+    beside: list[Lease],
+    except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | None:
-    """Return another cover for the slots of `lease`: not its present payer and none of `but`."""
+    """Return another cover for the slots of `lease`: not its present payer, none of `except_for`.
+
+    `beside`: the open leases of its run, with their payers.
+    """
     run = world.runs.get(lease.uid)
     state = world.fleet.nodes.get(lease.node)
     if run is None or state is None:
@@ -126,7 +133,7 @@ def other_payer(
     term = world.terms[lease.name]
     borrowed = sum(
         each.gpus
-        for each in open_leases(world, run.uid)
+        for each in beside
         if each.relation is Relation.BORROWED and each.name != lease.name
     )
     ask = FundingRequest(
