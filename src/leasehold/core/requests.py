@@ -62,7 +62,8 @@ class StartRequest(Record):
 
     @property
     def in_the_way(self) -> Millis:
-        """Return for how long other runs cannot use its GPUs: until its pods have stopped (Q8)."""
+        """Return for how long the run keeps other runs off its GPUs: its limit, then until its pods
+        stop (Q8)."""
         return FOREVER if self.span is None else self.span + self.linger
 
 

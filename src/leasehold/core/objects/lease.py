@@ -33,7 +33,7 @@ _WHYS_MAX = 4096
 
 
 def cut_run(run: str) -> str:
-    """Return a run's name as it appears at the start of names of leases, reservations and
+    """Return a run's name, shortened as it begins the names of its leases, reservations and
     resolutions."""
     return run[:RUN_LENGTH_MAX].rstrip("-.")
 
@@ -214,7 +214,7 @@ _decode = msgspec.json.Decoder(_LeaseWire).decode
 
 
 def leases_from_json(encoded: bytes) -> Lease:
-    """Decode one lease from the JSON of its object; the fast path."""
+    """Decode one lease from the JSON of its object. This is the fast way."""
     return _from_struct(_decode(encoded))
 
 

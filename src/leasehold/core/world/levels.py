@@ -17,8 +17,9 @@ Drop = tuple[Instant, int]
 
 
 def fewest(left: int, drops: Iterable[Drop], *, start: Instant, stop: Instant) -> int:
-    """Return the fewest GPUs at any instant of [start, stop); `start` always counts.
+    """Return the fewest GPUs that are left at any instant of [start, stop); `start` always counts.
 
+    `left`: GPUs at first. `drops`: (instant, GPUs fewer from then on).
     Example: left 8, drops (10, 4) and (20, -4): 4 in [5, 15), 8 in [20, 30).
     """
     later = []
