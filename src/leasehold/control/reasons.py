@@ -37,7 +37,8 @@ class NoticeReason(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Return whether a person may have to act."""
+        """Return whether a notice with this reason is a warning: a user or an operator may have to
+        act."""
         match self:
             case (
                 NoticeReason.BLOCKED

@@ -86,8 +86,8 @@ class Mask:
     def _learn(self, value: object) -> None:
         """Note hidden names of records that the World no longer has.
 
-        Only the run in the field beside such a name tells which tenant it belongs to, and sentences
-        elsewhere in the answer may repeat the name.
+        Only the field beside such a name, which names its run, tells which tenant the record
+        belongs to. Sentences elsewhere in the answer may repeat the name.
         """
         for each in value if isinstance(value, list) else ():
             self._learn(each)

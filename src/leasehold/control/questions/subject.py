@@ -48,8 +48,10 @@ class Subject:
         return sorted([*self.archived, *self.leases], key=ledger_order)
 
     def pods(self, world: World) -> list[Pod]:
-        """Return the pods that are alive and those of the newest attempt; older ones are kept
-        only for logs."""
+        """Return the run's living pods, and all pods of its newest attempt.
+
+        Older pods are kept only for their logs.
+        """
         found = [world.pods[key] for key in sorted(world.pods_by_run.get(self.uid, ()))]
         return [pod for pod in found if not pod.has_ended or _is_of_newest_attempt(world, pod)]
 

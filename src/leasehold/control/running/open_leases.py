@@ -17,7 +17,7 @@ def pod_of(world: World, lease: Lease) -> Pod | None:
 
 
 def is_gone(world: World, lease: Lease) -> bool:
-    """Return whether no process of the lease's pod can still use the GPUs."""
+    """Return whether no process of the lease's pod can still use its GPUs."""
     if lease.role is Role.SPARE:
         return True
     pod = pod_of(world, lease)
@@ -38,7 +38,7 @@ def is_bound(world: World, uid: Uid, unit: int, attempt: int) -> bool:
 
 
 def live_units(world: World, uid: Uid) -> list[tuple[int, Attempt]]:
-    """Return the units with open leases, and their present attempts."""
+    """Return the run's units with open leases, each with its present attempt."""
     book = world.books.get(uid)
     if book is None:
         return []

@@ -75,7 +75,7 @@ class Chance(Answer):
 
 
 class PassedBy(Answer):
-    """A run behind that started since the reservation was announced."""
+    """A run behind in the queue that started after the reservation was announced."""
 
     run: str
     gpus: int
