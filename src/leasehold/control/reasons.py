@@ -75,5 +75,5 @@ Reason = NoticeReason | Refusal
 
 
 def is_warning(reason: Reason) -> bool:
-    """Return whether a notice is a warning. Every refusal is, because a run waits for it."""
+    """Return whether a notice is a warning. Every refusal is one, because it makes a run wait."""
     return True if isinstance(reason, Refusal) else reason.is_warning

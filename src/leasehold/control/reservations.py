@@ -32,7 +32,7 @@ def release(turn: Turn, run: Run) -> None:
 
 
 def cancel_reservation(turn: Turn, run: Run, why: str) -> None:
-    """Cancel the run's reservation, if it has one. `why` is its message."""
+    """Cancel the run's reservation, if it has one. `why` becomes the reservation's message."""
     reservation = present(turn.world, run)
     if reservation is not None:
         turn.reserve(

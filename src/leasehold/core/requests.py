@@ -56,7 +56,7 @@ class StartRequest(Record):
 
     @property
     def linger(self) -> Millis:
-        """Return how long its pods may take to stop after the limit; at most an hour counts
+        """Return how long the run's pods may take to stop after the limit; at most an hour counts
         (Q8)."""
         return min(self.run.spec.grace, HOUR)
 

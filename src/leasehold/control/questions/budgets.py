@@ -147,8 +147,8 @@ def _state(envelope: Envelope, view: EnvelopeView, now: Instant) -> str:
 
 
 def _owners(world: World, owner: str) -> list[OwnerUsage]:
-    """Return what the runs of each owner hold, by relation, and what its envelopes lend to
-    others."""
+    """Return, for each owner, the GPUs that its runs hold, by relation to the payer, and the GPUs
+    that its envelopes lend to others."""
     held: dict[str, dict[Relation, int]] = {}
     lent: dict[str, int] = {}
     for names in world.open_by_payer.values():

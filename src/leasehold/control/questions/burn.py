@@ -1,7 +1,7 @@
 """`burn`: the GPU-hours that each limited envelope used, from the start of its window to now.
 
-Computed backwards from the present total: minus what the leases in the World used (one pass for all
-envelopes), and minus the sums of archived leases.
+Computed backwards: each point is the present total minus what was used after that point. The leases
+in the World (one pass for all envelopes) and the sums of archived leases tell how much that was.
 """
 
 from bisect import bisect_right

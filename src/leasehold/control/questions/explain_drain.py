@@ -1,4 +1,4 @@
-"""Explains how a run left drained nodes, from its leases, whose endings name the node.
+"""Explains how a run left drained nodes: the endings of its leases name the node.
 
 Used by `explain`, and by `drain` for runs that have left. The user who asked for the drain is known
 as long as the node's annotation exists.

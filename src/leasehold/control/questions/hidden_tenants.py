@@ -31,8 +31,8 @@ _WHY = re.compile(r"([A-Z][A-Za-z]+)\(.*\)", re.DOTALL)  # a reason with its det
 class VisibleNames:
     """The names that one caller may read.
 
-    These are its namespaces, owners that it may spend or fund for, and owners named by objects in
-    its namespaces, including the owners above them.
+    They are the caller's namespaces, the owners that it may spend or fund for, the owners named by
+    objects in these namespaces, and all owners above these owners.
     """
 
     def __init__(self, world: World, caller: Caller) -> None:

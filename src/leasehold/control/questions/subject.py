@@ -56,7 +56,7 @@ class Subject:
         return [pod for pod in found if not pod.has_ended or _is_of_newest_attempt(world, pod)]
 
     def spent(self, world: World, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
-        """Return the GPU-time to date by payer, with archived leases."""
+        """Return the GPU-time to date by payer and relation, including archived leases."""
         if self.run is not None:  # its book counts archived leases, too
             return spent_by(world, self.uid, now)
         spent: dict[tuple[EnvelopeKey, Relation], GpuMs] = {}

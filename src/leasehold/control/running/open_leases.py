@@ -1,4 +1,4 @@
-"""Queries about a run's open leases and their pods, and the functions that end them.
+"""Queries about a run's open leases and their pods, and functions that tell leases to end.
 
 Shared by everything in `control` that ends leases: whether the GPUs are really free and since when,
 and how a whole unit is told to stop.

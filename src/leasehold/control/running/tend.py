@@ -160,10 +160,11 @@ def _key(world: World, uid: Uid) -> str:
 
 
 def _may_restart(turn: Turn, lease: Lease) -> bool:
-    """Return whether the exit counts as a restart in place, shortly after a swap or resize (E3).
+    """Return whether a failed pod is restarted in place: its run was swapped or resized shortly
+    before (E3).
 
-    A swap or resize of the attempt before does not count, even if it ended that attempt at the
-    very instant at which the present one began.
+    A swap or resize of the attempt before does not count, even if it ended that attempt at the very
+    instant at which the present one began.
     """
     world, uid = turn.world, lease.uid
     book = world.book(uid)
@@ -215,9 +216,9 @@ def _end_orphans(turn: Turn, uid: Uid) -> None:
 
 
 def _bind_or_give_up(turn: Turn, run: Run) -> None:
-    """Take an attempt back unless all its pods are bound within the bind timeout (B2).
+    """Undo a start unless all its pods are bound within the bind timeout (B2).
 
-    A pod that its node accepted but cannot start is no failed bind: that attempt has failed.
+    If a node accepted a pod but cannot start it, the bind has not failed: the attempt has.
     """
     world = turn.world
     failing: dict[int, str] = {}

@@ -346,7 +346,7 @@ def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
 
 
 def _try_spares(turn: Turn, request: StartRequest) -> Admitted | Refused:
-    """Return places on other runs' spares and on free GPUs that no entry needs (F1, F2)."""
+    """Return places on other runs' spares and on free GPUs that no plan or hold needs (F1, F2)."""
     world = turn.world
     with world.what_if.opened():
         as_found_by(world, request, turn.calendar, start=turn.now)

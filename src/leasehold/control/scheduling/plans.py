@@ -468,8 +468,8 @@ def _kept_site(
 ) -> Plan:
     """Return the plan of a run while the policy forbids preemption for GPUs (Q10).
 
-    From T0 on it reserves its site until the site comes free, if no run ahead has reserved a site
-    in the same domains. `waits`: the plan that holds nothing.
+    From T0 on the run reserves its site until the site comes free, if no run ahead has reserved a
+    site in the same domains. `waits`: the plan that holds nothing.
     """
     world, now = turn.world, turn.now
     if now < waits.starts:

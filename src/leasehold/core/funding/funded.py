@@ -162,7 +162,7 @@ def _funded_together(
     """Return why a group finds no payers on top of the groups before it; None if all find some.
 
     Each group takes the first location that pays. If that fails, other distributions are tried.
-    `rooms`: location -> number of groups it could hold; None: do not limit them.
+    `rooms`: location -> number of groups that the location could hold; None means no bound.
     """
     left = {} if rooms is None else dict(rooms)
     refused = None

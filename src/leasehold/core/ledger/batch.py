@@ -32,7 +32,8 @@ class NodeFact(Record):
 
 
 class Closing(Record):
-    """The end of a lease; the optional members are those of its `Closure`."""
+    """The end of a lease, as a batch states it. The optional members are those of the lease's
+    `Closure`."""
 
     lease: str
     end: Instant

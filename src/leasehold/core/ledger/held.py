@@ -1,4 +1,4 @@
-"""Which lease holds each slot and what each envelope pays for, line by line of the ledger.
+"""Follows the ledger line by line: which lease holds each slot, and what each envelope pays for.
 
 Used by `verify`, which trusts only the lines, and therefore shares no index with the World.
 """

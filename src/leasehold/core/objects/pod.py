@@ -94,8 +94,8 @@ def pod_to_wire(
     grace: Millis | None = None,
     gpu_resource: str = _GPU_RESOURCE,
 ) -> Wire:
-    """Return the user's template with its node, GPUs for the first container and variables for
-    all."""
+    """Return the Pod: the user's template on its node, with GPUs for the first container and
+    environment variables for all."""
     user = decoded(template)
     spec = part(user, "spec")
     containers = [each for each in list_at(spec, "containers") if isinstance(each, dict)]

@@ -302,8 +302,10 @@ class _NodeOffer:
         self.is_reserved = is_reserved
 
     def loss(self, gpus: int) -> Loss:
-        """Return the loss for `gpus` GPUs on this node: free ones, then spares, shrinking, lottery.
+        """Return the loss if `gpus` GPUs of this node are taken.
 
+        Free GPUs are taken first, then those of spares, those of groups to shrink, and the rest by
+        lottery.
         Example: a node has 3 GPUs free, 2 under spares, and 1 under a group that may be shrunk. For
         8 GPUs, the loss is 2 by lottery, 1 by shrinking and 2 of spares.
         """

@@ -59,7 +59,7 @@ REJECTED = {
 
 
 def check_delta(world: World, touched: Touched, now: Instant) -> list[Violation]:
-    """Return the invariants that the turn which touched these leases would break."""
+    """Return the invariants that are broken by the turn that touched these leases."""
     found: list[Violation] = []
     nodes = {lease.node for lease in touched.opened}
     for name in sorted(nodes):

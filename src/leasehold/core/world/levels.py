@@ -1,8 +1,8 @@
 """The number of GPUs left over time, and its minimum in a time span.
 
 Plans take GPUs at one instant and give them back at another. `calendar` and `outlook` use this for
-a node's GPUs, `accounts` for an envelope's. One sweep over the instants, however many plans there
-are.
+a node's GPUs, `accounts` for an envelope's. The minimum takes one sweep over the instants, however
+many plans there are.
 """
 
 from bisect import bisect_right

@@ -60,7 +60,8 @@ class Memory:
     # Why a run waits.
 
     def refuse(self, uid: Uid, refused: Refused) -> bool:
-        """Note why the run waits. Returns whether that is new; a changed number is not."""
+        """Note why the run waits. Returns whether the reason is new; a changed number alone is
+        not."""
         known = self.refusals.get(uid)
         is_news = known is None or known.essence != refused.essence
         self.refusals[uid] = refused

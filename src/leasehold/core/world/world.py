@@ -125,7 +125,7 @@ class World:
         return self._tree
 
     def carry(self, carried: Carried) -> None:
-        """Begin with the archived part; must come before any other put or fold."""
+        """Start from the sums over archived leases; must come before any other put or fold."""
         assert not self.books, "a World begins with what is carried"
         self.carried = carried
         self.accounts.carry(carried.charges)

@@ -5,7 +5,7 @@ from leasehold.control.questions.answers.shape import Answer
 
 
 class GivenUp(Answer):
-    """A group that a run gave up because it was above its minimum."""
+    """A group that a preemption took from a run above its minimum."""
 
     run: str
     group: int

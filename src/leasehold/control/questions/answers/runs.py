@@ -61,7 +61,7 @@ class RunsAnswer(Answer):
 
 
 class Release(Answer):
-    """A lease that will have ended, and when."""
+    """A lease that ends before a planned start, and when it ends."""
 
     lease: str
     at: str | None
