@@ -58,7 +58,10 @@ def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
 def end_all(
     turn: Turn, leases: list[Lease], why: Closed | ClosureReason, *, grace: Millis | None = None
 ) -> None:
-    """Mark these leases as ending, with each run's own grace period or a shorter given one."""
+    """Mark these leases as ending.
+
+    Each gets the grace period of its run, or `grace` if that is shorter.
+    """
     for lease in leases:
         assert lease.ending is None, lease.name
         run = turn.world.runs.get(lease.uid)
