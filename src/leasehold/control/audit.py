@@ -36,7 +36,7 @@ def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
 
 
 def _is_out_of_reach(pod: Pod, node: Node) -> bool:
-    """Return whether the pod died with its node, or will be told to go when its node is back."""
+    """Return whether the pod died with its node, or gets its stop signal when its node is back."""
     return node.fenced or (pod.deleting and not node.ready)
 
 
@@ -61,7 +61,8 @@ def _leases_without_pods(world: World, pods: list[Pod], now: Instant) -> list[st
 
 
 def _is_pausing(world: World, pod: Pod, now: Instant) -> bool:
-    """Return whether the pod failed again while its job re-forms, and will be made again soon."""
+    """Return whether the pod, already restarted in place once, failed again and is created again
+    soon."""
     uid, at = world.restarted.get(pod.key, (pod.uid, now))
     return uid != pod.uid and now < at + world.policy.restart_pause
 

@@ -31,16 +31,16 @@ def decide(
 ) -> Turn:
     """Return everything that must be done at `now`, as a sealed `Turn`.
 
-    The World is changed at once, as if the Turn were already committed. Raises `DecisionFailed`
-    if a decision raises, which is a defect; the error names the run.
+    The World is changed at once, as if the Turn were already committed. Raises `DecisionFailed` if
+    a decision raises, which is a defect; the error names the run.
 
     `key`: the secret from which nonces of lotteries are derived.
-    `time_trusted`: false while the clock is unclear; then no decision that depends on time alone
-    is made.
+    `time_trusted`: false while the clock is unclear; then no decision that depends on time alone is
+    made.
     `quarantined`: runs that are tended, but for which nothing new begins.
     `left_alone`: runs that are not even tended.
-    `is_strict`: consider runs whose plan stands, too, and compare the results (Q7); simulations
-    use it.
+    `is_strict`: also consider runs whose plan stands, and check that the result is the same (Q7).
+    Simulations use it.
     """
     world.steps.begin_turn()
     turn = Turn(world, now=now, key=key, time_trusted=time_trusted, is_strict=is_strict)
@@ -92,7 +92,7 @@ def _decide(turn: Turn) -> None:
 
 
 def _is_postponed(turn: Turn, *, has_cut: bool) -> bool:
-    """Return whether the queue is walked in the next turn only; if so, request that turn.
+    """Return whether the queue is left to the next turn; if so, request that turn.
 
     Leases that were marked as ending in this turn may close at the same instant. All events of an
     instant are applied before the queue is walked (Q2). The walk is not postponed twice in a row,
@@ -105,16 +105,20 @@ def _is_postponed(turn: Turn, *, has_cut: bool) -> bool:
 
 
 def must_wait_to_grow(turn: Turn) -> bool:
-    """Return whether elastic runs may grow in the next turn only; if so, request that turn.
+    """Return whether elastic runs must wait for the next turn to grow; if so, request that turn.
 
-    A run that started in this turn may grow as well, and perhaps before the others (E1). The runs
-    ahead of it made their plans before it started.
+    Growing is decided when no run starts or ends any more. A run that started in this turn may want
+    to grow, too, and may come first (E1). And the plans of the runs ahead of it were made before it
+    started.
     """
     return bool(turn.world.work.elastic) and must_wait(turn)
 
 
 def _note_holds(turn: Turn) -> None:
-    """Keep the GPUs that activations hold, by node, and all claims on money, for other readers."""
+    """Keep in the World's memory which GPUs activations hold, by node, and all claims on money.
+
+    Overdrafts, edits and views read them there.
+    """
     world, calendar = turn.world, turn.calendar
     held: dict[str, int] = {}
     for uid in sorted(world.activating):
@@ -125,8 +129,11 @@ def _note_holds(turn: Turn) -> None:
 
 
 def _wake_for_overdue(turn: Turn) -> None:
-    """Wake at the deadlines of ending leases: a lease that is open after its deadline has no known
-    end, and plans that count on its GPUs fall through."""
+    """Request a turn at the deadlines of ending leases.
+
+    A lease that is open after its deadline has no known end, and plans that count on its GPUs fall
+    through.
+    """
     world = turn.world
     if world.work.pending:
         for name in world.ending:
@@ -136,8 +143,10 @@ def _wake_for_overdue(turn: Turn) -> None:
 
 
 def _wake_for_windows(turn: Turn) -> None:
-    """Wake when a window opens or closes. No object changes then, but payers come and go: a run
-    may find payers, or lose those of its plan."""
+    """Request a turn when a window opens or closes.
+
+    No object changes at that instant, but a run may find payers, or lose those of its plan.
+    """
     world = turn.world
     if world.work.pending or world.work.elastic or world.overdrafts:
         for envelope in world.envelopes.values():

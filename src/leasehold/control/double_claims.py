@@ -1,7 +1,7 @@
-"""INV-CALENDAR: no two entries of the calendar claim the same GPU or money at the same time.
+"""INV-CALENDAR: entries of the calendar do not claim the same GPU at the same time.
 
-Exceptions are a site over leases that may be cut for it, and a hold over its victims: what is under
-them is not checked. Checked by simulations before every commit.
+Entries are compared with each other only, not with leases: the leases on a site, and the victims
+under a hold, are there until they end. Checked by simulations before every commit.
 """
 
 from leasehold.control.turn import Turn

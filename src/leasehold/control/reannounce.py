@@ -1,8 +1,9 @@
-"""Announces subjects again whose commitment does not match this controller's lottery key.
+"""Announces again what this controller could not prove, because its lottery key has changed.
 
-The nonce of a lottery follows from a secret key, and its commitment is published when the
-reservation or the overdraft is announced. With another key (the file was lost, or not restored) a
-draw could never be proved. So it is not made, and the subject is announced again.
+The nonce of a lottery follows from a secret key. Its commitment is published when a reservation or
+an overdraft is announced. With another key (the file was lost, or not restored) a draw could never
+be proved. So no lottery is held under that announcement, and the reservation or overdraft is
+announced again.
 """
 
 from msgspec.structs import replace
@@ -19,8 +20,10 @@ WHY = (
 
 
 def announce_anew(turn: Turn) -> None:
-    """Announce such subjects again; called first after a restart. A run whose reservation is
-    cancelled is planned again at once."""
+    """Announce again every reservation and overdraft whose commitment does not fit the present key.
+
+    Called first after a restart. A run whose reservation is cancelled is planned again at once.
+    """
     world = turn.world
     for uid in sorted(world.reservation_of):
         run = world.runs.get(uid)

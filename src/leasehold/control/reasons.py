@@ -37,7 +37,8 @@ class NoticeReason(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Return whether a person may have to act."""
+        """Return whether a notice with this reason is a warning: a user or an operator may have to
+        act."""
         match self:
             case (
                 NoticeReason.BLOCKED
@@ -74,5 +75,5 @@ Reason = NoticeReason | Refusal
 
 
 def is_warning(reason: Reason) -> bool:
-    """Return whether a notice is a warning. Every refusal is, because a run waits for it."""
+    """Return whether a notice is a warning. Every refusal is one, because it makes a run wait."""
     return True if isinstance(reason, Refusal) else reason.is_warning

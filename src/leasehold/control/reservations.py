@@ -25,14 +25,14 @@ def present(world: World, run: Run) -> Reservation | None:
 
 
 def release(turn: Turn, run: Run) -> None:
-    """Release the run's reservation, if it has one: its run started."""
+    """Release the run's reservation, if it has one, because the run has started."""
     reservation = present(turn.world, run)
     if reservation is not None:
         turn.reserve(replace(reservation, state=State.RELEASED, since=turn.now, reason="Started"))
 
 
 def cancel_reservation(turn: Turn, run: Run, why: str) -> None:
-    """Cancel the run's reservation, if it has one. `why` is its message."""
+    """Cancel the run's reservation, if it has one. `why` becomes the reservation's message."""
     reservation = present(turn.world, run)
     if reservation is not None:
         turn.reserve(
@@ -72,7 +72,10 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
 
 
 def announced(turn: Turn, run: Run) -> Reservation:
-    """Return a new reservation; its subject and the commitment to its nonce go into the ledger."""
+    """Return a new reservation for the run.
+
+    Announces its subject: the commitment to its nonce goes into the ledger.
+    """
     # A reservation's name has the batch and the beginning of the run's name. Two runs with the
     # same beginning are announced in two batches.
     taken = turn.world.reservations

@@ -8,8 +8,7 @@ from leasehold.core.world.invariants import Touched, Violation, check_delta
 
 
 def touched_by(turn: Turn) -> Touched:
-    """Return the leases that the batches of this turn open, mark and close, in their present
-    state."""
+    """Return the leases that this turn opens, marks and closes, as they are after the turn."""
     leases, batches = turn.world.leases, turn.batches
     changed = dict.fromkeys(
         name
@@ -23,5 +22,5 @@ def touched_by(turn: Turn) -> Touched:
 
 
 def broken_by(turn: Turn) -> list[Violation]:
-    """Return the invariants that would be broken if the turn's batches were committed."""
+    """Return the invariants that the World would break if the turn's batches were committed."""
     return check_delta(turn.world, touched_by(turn), turn.now)

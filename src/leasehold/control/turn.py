@@ -47,7 +47,7 @@ _MARGIN_BYTES = 1024  # size of a batch besides its entries
 
 
 def _lease_bytes(lease: Lease) -> int:
-    """Return the bytes that a lease takes in a batch, with a margin for a few more digits."""
+    """Return an upper bound of the bytes that a lease takes in a batch."""
     return len(canonical(lease_spec(lease))) + 2 * len(lease.name) + 96
 
 
@@ -103,7 +103,11 @@ class Turn:
         time_trusted: bool,
         is_strict: bool = False,
     ) -> None:
-        """`is_strict`: consider runs whose plan stands, too, and compare the results (Q7)."""
+        """Begin a turn.
+
+        `is_strict`: also consider runs whose plan stands, and check that the result is the same
+        (Q7).
+        """
         assert now >= world.head.instant
         self.world = world
         self.now = now
@@ -130,7 +134,10 @@ class Turn:
 
     @property
     def about(self) -> Uid:
-        """Return the run that is being decided about. A failure names it; steps count for it."""
+        """Return the run about which a decision is being made.
+
+        If the decision fails, the error names this run. Steps count for it.
+        """
         return self.world.steps.about
 
     @about.setter
@@ -160,9 +167,10 @@ class Turn:
 
     @property
     def in_first_batch(self) -> bool:
-        """Return whether the first batch is still being written.
+        """Return whether the turn is still writing its first batch.
 
-        Only its predecessor's digest is known, and a Resolution has to contain that digest.
+        A Resolution contains the digest of the batch before its own. That digest is known only for
+        the first batch of a turn.
         """
         return len(self._drafts) == 1
 
@@ -177,7 +185,7 @@ class Turn:
             self.wake_at = min(self.wake_at, at)
 
     def tell(self, kind: str, subject: str, reason: Reason, message: str) -> None:
-        """Report something about an object; it is written after the commit."""
+        """Report something about an object to people. The notice is written after the commit."""
         assert subject, reason
         assert message, reason
         self.notices.append(
@@ -191,7 +199,7 @@ class Turn:
     ) -> list[Lease] | int:
         """Open all leases of a plan in one batch and return them (B1).
 
-        Returns their size in bytes instead if it exceeds what any batch can hold.
+        If no batch can hold them, open none and return their size in bytes.
         `attempts`: the attempt number of each group.
         """
         assert {each.group for each in plan.packed.places} == set(attempts), run.key
@@ -231,7 +239,7 @@ class Turn:
     def bytes_too_many(self, run: Run, plan: Admitted, attempts: dict[int, int]) -> int | None:
         """Return the size of the plan's leases in bytes if no batch can hold them, otherwise None.
 
-        An estimate from above comes first, because building the leases of every plan is slow.
+        An upper bound is tried first, because building the leases of every plan is slow.
         """
         segments = sum(len(covered.segments) for _, covered in plan.covered)
         if not self.is_too_large((len(plan.packed.places) + segments) * _LEASE_BYTES_MAX):
@@ -286,7 +294,11 @@ class Turn:
         return known
 
     def _fact_bytes(self, leases: list[Lease]) -> int:
-        """Return the bytes of the Budgets and nodes of these leases that the ledger lacks."""
+        """Return the bytes that must be added to the batch for these leases to state their Budgets
+        and nodes.
+
+        Budgets and nodes that the ledger already has need none.
+        """
         world = self.world
         # Look up each key: a set difference would walk all facts that the ledger has.
         budgets = {lease.payer.rpartition("/")[0] for lease in leases}
@@ -296,7 +308,8 @@ class Turn:
         return specs + (len(payers) + len(nodes)) * _ENTRY_BYTES
 
     def _state_all_facts(self, leases: list[Lease]) -> None:
-        """Write the Budgets and nodes of these leases that the ledger lacks."""
+        """Write to the batch the Budgets and nodes of these leases, except those that the ledger
+        has."""
         for lease in leases:
             self._state_facts(lease)
 
@@ -315,8 +328,10 @@ class Turn:
             self.touched[lease.uid] = None
 
     def open_swap(self, lost: Lease, spare: Lease, index: int) -> Lease:
-        """Open an active lease on a spare's slots, with the spare's payer and the lost pod's rank
-        (S2)."""
+        """Open an active lease on the slots of a spare, for the pod that was lost (S2).
+
+        The lease has the spare's payer and the lost pod's rank.
+        """
         assert spare.role is Role.SPARE, spare.name
         assert (lost.uid, lost.group) == (spare.uid, spare.group), spare.name
         self._make_room(1)
@@ -365,7 +380,7 @@ class Turn:
     def mark(self, lease: Lease, why: ClosureReason, *, grace: Millis) -> None:
         """Mark a lease as ending: its pod gets the stop signal now and is killed after `grace`.
 
-        `grace` is limited to `gracePeriod.max`, because a Run may be older than that setting.
+        `grace` is limited to `gracePeriod.max`, because that setting may be newer than the Run.
         """
         assert grace >= 0, lease.name
         assert self.world.leases[lease.name] is lease, "it is the newest that is known of it"
@@ -385,7 +400,10 @@ class Turn:
     def close(
         self, name: str, *, end: Instant, why: Closed | ClosureReason, cause: Cause | None = None
     ) -> Lease:
-        """Close a lease and return it as it was. `end` is limited to [its start, now]."""
+        """Close a lease at `end`, which is limited to [its start, now].
+
+        Returns the lease as it was before.
+        """
         lease = self.world.leases[name]
         assert lease.is_open, name
         assert lease.ending is None or lease.ending.why == (
@@ -414,7 +432,8 @@ class Turn:
     def announcing_batch(self, is_taken: Callable[[int], bool]) -> int:
         """Return the number of the batch for the next announcement.
 
-        If `is_taken` says that its name exists for the current batch, a new batch is begun.
+        `is_taken`: returns whether the announcement's name already exists for a batch. If it exists
+        for the current one, a new batch is begun.
         """
         self._make_room(1)
         if is_taken(self.seq):
@@ -465,7 +484,8 @@ class Turn:
         self.touched[reservation.uid] = None
 
     def state_changed_facts(self) -> None:
-        """Write the Budgets and nodes that the ledger has and that have changed or gone since."""
+        """Write the Budgets and nodes that have changed or gone since the ledger last stated
+        them."""
         world = self.world
         for key, stated in sorted(world.budget_facts.items()):
             budget = world.budgets.get(key)
@@ -485,19 +505,19 @@ class Turn:
                 self._state_node(name)
 
     def _state_facts(self, lease: Lease) -> None:
-        """Write the lease's Budget and node, unless the ledger has them."""
+        """Write to the batch the lease's Budget and node, unless the ledger has them."""
         self._state_unknown_budget(lease.payer.rpartition("/")[0])
         if lease.node not in self.world.node_facts:
             self._state_node(lease.node)
 
     def _state_unknown_budget(self, key: str) -> None:
-        """Write the Budget if it exists and the ledger lacks it."""
+        """Write the Budget to the batch if the Budget exists and the ledger does not have it."""
         # A spare may become active after its Budget was deleted; there is nothing to write then.
         if key not in self.world.budget_facts and key in self.world.budgets:
             self._state_budget(key)
 
     def _state_budget(self, key: str) -> None:
-        """Write the Budget's present spec."""
+        """Write the Budget's present spec to the batch."""
         spec = self.world.budgets[key].wire_spec
         self._make_room(1, len(spec))
         draft = self._drafts[-1]
@@ -506,7 +526,7 @@ class Turn:
         draft.size += len(spec) + _ENTRY_BYTES
 
     def _state_node(self, name: str) -> None:
-        """Write the node's present GPUs, flavor and domain."""
+        """Write the node's present GPUs, flavor and domain to the batch."""
         self._make_room(1)
         draft = self._drafts[-1]
         node = self.world.fleet.nodes[name].node
@@ -517,7 +537,8 @@ class Turn:
         draft.size += _ENTRY_BYTES
 
     def _make_room(self, entries: int, more: int = 0) -> None:
-        """Begin a new batch if the current one lacks room for so many entries and `more` bytes."""
+        """Begin a new batch if the current one has no room for this many entries and `more`
+        bytes."""
         assert self._sealed is None, "nothing is decided after the end of a turn"
         assert entries > 0
         limit = self.world.policy.batch_bytes_max
@@ -527,9 +548,9 @@ class Turn:
             self._next_draft()
 
     def _leave_opening_batch(self, lease: Lease) -> None:
-        """Begin a new batch if the lease was opened in the current one.
+        """Begin a new batch if the current one opens the lease.
 
-        A reader folds the endings and closings of a batch before its openings.
+        Within a batch, a reader folds endings and closings before openings.
         """
         if lease.batch == self.seq:
             self._next_draft()

@@ -7,8 +7,10 @@ from leasehold.core.world.world import World
 
 
 class DecisionFailed(Exception):  # noqa: N818 - named for the state of the turn
-    """A decision failed with an internal error; `about` is the run's uid, or "" if it was about
-    none."""
+    """A decision failed with an internal error.
+
+    `about` is the uid of the run that the decision was about, or "" if it was about no run.
+    """
 
     def __init__(self, about: Uid) -> None:
         super().__init__(about)
@@ -16,7 +18,7 @@ class DecisionFailed(Exception):  # noqa: N818 - named for the state of the turn
 
 
 def why_put_aside(world: World, uid: Uid) -> Refused:
-    """Return the refusal shown for a run about which nothing is decided any more."""
+    """Return the refusal shown for a run that is skipped because a decision about it failed."""
     if uid in world.steps.over:
         remedy = (
             f"{TooManySteps(world.steps.most)}; the run is skipped, and tried again after an "

@@ -56,7 +56,7 @@ class Relation(StrEnum):
 
 
 class Opened(StrEnum):
-    """Why a lease exists."""
+    """Why a lease was opened."""
 
     START = "Start"
     GROW = "Grow"
@@ -101,7 +101,7 @@ class Phase(StrEnum):
 
 
 class Failed(StrEnum):
-    """The reason of the condition `Failed`."""
+    """The reason of a Run's condition `Failed`."""
 
     WORKLOAD = "WorkloadFailed"
     NODE = "NodeFailure"
@@ -195,7 +195,7 @@ class Malleable(Record):
 
 
 class Funding(Record):
-    """Whether and from which sponsors a run may borrow, and how many GPUs at most (C3)."""
+    """Whether a run may borrow, from which sponsors, and how many GPUs at most (C3)."""
 
     allow_borrow: bool = False
     max_borrow_gpus: int | None = None
@@ -241,7 +241,7 @@ class RunSpec(Record):
 
 
 class Run(Record):
-    """A Run: its identity, its spec, and what the store tells about the object."""
+    """A Run: its identity, its spec, and what the store reports about the object."""
 
     namespace: str
     name: str
@@ -251,7 +251,7 @@ class Run(Record):
     version: int = 0
     number: int = 0  # order of creation among runs whose creation stamps are equal
     deleting: bool = False  # deleted by the user; the object stays until its leases are closed
-    finalizers: tuple[str, ...] = (LEASES_CLOSED,)  # what keeps the object after a deletion
+    finalizers: tuple[str, ...] = (LEASES_CLOSED,)  # they keep the object after a deletion
     generation: int = 0  # increases with each change of the spec
     seen_running: int = 0  # the last attempt whose pods were all bound, from the run's status
 
@@ -372,13 +372,13 @@ class Pod(Record):
 
 
 class ClosureReason(Record):
-    """Why a lease ends, and a detail; on the wire `Reason(detail)`.
+    """Why a lease ends, and a detail; on the wire it is the text `Reason(detail)`.
 
     The detail depends on the reason:
 
     - `RandomPreempt`: the seed of the lottery
     - `Swap`, `Shrink`, `DropSpare`: the node that was drained, if that was the cause
-    - `Fail`: what the pod waited for, if it could not be started
+    - `Fail`: what the pod was waiting for, if the pod could not be started
     """
 
     reason: Closed
@@ -398,7 +398,8 @@ class ClosureReason(Record):
 
     @property
     def unstarted(self) -> str:
-        """Return what a pod waited for that could not be started, or ""."""
+        """Return what the pod was waiting for, if the lease ended because its pod could not be
+        started; otherwise ""."""
         return self.detail if self.reason is Closed.FAIL else ""
 
 
@@ -472,7 +473,7 @@ class Lease(Record):
 
     @property
     def why(self) -> ClosureReason | None:
-        """Return why the lease ended or is ending; None while it is to go on."""
+        """Return why the lease ended or is ending; None if it is open and not ending."""
         if self.closed is not None:
             return self.closed.why
         return None if self.ending is None else self.ending.why

@@ -56,13 +56,14 @@ class StartRequest(Record):
 
     @property
     def linger(self) -> Millis:
-        """Return how long its pods may take to stop after the limit; at most an hour counts
+        """Return how long the run's pods may take to stop after the limit; at most an hour counts
         (Q8)."""
         return min(self.run.spec.grace, HOUR)
 
     @property
     def in_the_way(self) -> Millis:
-        """Return for how long other runs cannot use its GPUs: until its pods have stopped (Q8)."""
+        """Return for how long the run keeps other runs off its GPUs: its limit, then until its pods
+        stop (Q8)."""
         return FOREVER if self.span is None else self.span + self.linger
 
 

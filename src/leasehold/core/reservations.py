@@ -26,7 +26,8 @@ class Confidence(StrEnum):
 
 
 class HeldMoney(Record):
-    """Money on the calendar: a number of GPUs of one envelope, for groups in one location."""
+    """Money that a reservation has on the calendar: GPUs of one envelope, for groups in one
+    location."""
 
     payer: EnvelopeKey
     gpus: int
@@ -35,8 +36,10 @@ class HeldMoney(Record):
 
 
 class Reservation(Record):
-    """The planned start of a waiting run. `batch` is the batch that announced it; a new plan keeps
-    the same Reservation."""
+    """The planned start of a waiting run.
+
+    `batch` is the batch that announced it. If the plan changes, the Reservation stays the same.
+    """
 
     namespace: str
     name: str

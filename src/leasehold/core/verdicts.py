@@ -87,8 +87,11 @@ class Refusal(StrEnum):
 
     @property
     def is_about_room(self) -> bool:
-        """Return whether GPUs are what a run lacks for now. Why exactly there is no room (none is
-        free, the free ones are apart, or held) changes with every lease of the fleet."""
+        """Return whether the run only lacks free GPUs at present.
+
+        There are several such reasons: no GPU is free, the free ones are far apart, or they are
+        held. With every lease that begins or ends, one of these reasons may replace another.
+        """
         return self in (
             Refusal.CAPACITY,
             Refusal.HELD,
@@ -167,7 +170,7 @@ HeldBack = Literal[
 
 
 class CoverStep(Record):
-    """One envelope of a cover walk: what it gave, and why it gave no more."""
+    """One envelope that was asked for GPUs: how many it gave, and why it gave no more."""
 
     envelope: EnvelopeKey
     relation: Relation
@@ -194,7 +197,7 @@ class Segment(Record):
 
 
 class Covered(Record):
-    """The payers of a request, in order, and the walk that found them."""
+    """The payers of a request, in order, and the trace of the search for them."""
 
     segments: tuple[Segment, ...]
     trace: tuple[CoverStep, ...]
@@ -222,8 +225,10 @@ class Refused(Record):
 
     @property
     def essence(self) -> tuple[str, str]:
-        """Return what a person is told once: another count, or another reason why there is no
-        room, is no news."""
+        """Return what is compared to decide whether a refusal is news for the user.
+
+        A new count is no news, nor is another reason why no GPUs are free.
+        """
         return ("room", "") if self.reason.is_about_room else (str(self.reason), self.remedy)
 
     @property
@@ -259,7 +264,7 @@ class Packed(Record):
 
 
 class Admitted(Record):
-    """A run or part of it that is funded and placed: the cover for each location, and the
+    """A run or part of it that is funded and placed: the payers in each location, and the
     places."""
 
     covered: tuple[tuple[tuple[str, str], Covered], ...]  # ((region, cluster), cover of its part)
@@ -269,7 +274,7 @@ class Admitted(Record):
 
     @property
     def trace(self) -> tuple[CoverStep, ...]:
-        """Return the cover walk of the location that was tried first."""
+        """Return the trace of the search for payers in the location that was tried first."""
         return self.first_trace or self.covered[0][1].trace
 
     @property

@@ -1,7 +1,7 @@
 """The archive port: closed leases and Resolutions that compaction moved out of the store.
 
-Implemented by the archive adapters. Reports read live and archived leases together. A lease is
-normally in only one of the two places; if it is in both, both copies are identical.
+Implemented by the archive adapters. Reports read the leases of the store and of the archive
+together. A lease is normally in only one of the two; if it is in both, both copies are identical.
 """
 
 from collections.abc import Iterable
@@ -12,28 +12,34 @@ from leasehold.core.facts import Lease
 
 class Mirror(Protocol):
     """A remote copy of the archive folder, such as a bucket.
-    `trouble` is the reason why the folder may be incomplete; "" if it is complete."""
+
+    `trouble` is the reason why the folder may be incomplete; "" if it is complete.
+    """
 
     @property
     def trouble(self) -> str: ...
 
     async def sync(self) -> None:
-        """Copy missing files in both directions. Raise `OSError`; then nothing counts as copied."""
+        """Copy missing files in both directions.
+
+        Raises `OSError` if that fails; then no file counts as copied.
+        """
         ...
 
 
 class ArchivedLeases(Protocol):
     def leases(self, *, since: int | None, until: int | None) -> Iterable[Lease]:
-        """Return every archived lease that overlaps [since, until), in ms UTC. None: unbounded."""
+        """Return every archived lease that overlaps [since, until), in ms UTC; None means no
+        bound."""
         ...
 
 
 @runtime_checkable
 class ArchivedSince(Protocol):
-    """An archive that knows how far back its leases go without reading them."""
+    """An archive that knows a lower bound of its leases' starts without reading the leases."""
 
     def leases_from(self) -> int:
-        """Return a lower bound of all lease starts; 0 if there are no leases."""
+        """Return an instant before which no archived lease starts; 0 if there are no leases."""
         ...
 
 

@@ -12,11 +12,15 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Return ms UTC by the wall clock. May jump: never compare two machines' values."""
+        """Return ms UTC by the wall clock.
+
+        The clock may jump. Never compare the values of two machines.
+        """
         ...
 
     def monotonic(self) -> int:
-        """Return ms since an arbitrary start; never goes back, counts during suspend."""
+        """Return ms since an arbitrary start. The value never goes back, and counts time of
+        suspend."""
         ...
 
     async def sleep(self, ms: int) -> None:
@@ -36,13 +40,17 @@ class Signal(Protocol):
 
 class Task(Protocol):
     def cancel(self) -> None:
-        """Stop the task at its next await; its `finally` blocks run. Harmless if it has ended."""
+        """Stop the task at its next await; its `finally` blocks run. Does nothing if the task has
+        ended."""
         ...
 
 
 class Tasks(Protocol):
     def spawn(self, name: str, coroutine: Coroutine[object, object, object]) -> Task:
-        """Start a task; it first runs when the caller awaits. An exception out of it is fatal."""
+        """Start a task; it first runs when the caller awaits.
+
+        An exception that leaves the task is fatal to the process.
+        """
         ...
 
     def signal(self) -> Signal: ...

@@ -80,7 +80,7 @@ class Invalid(StoreError):  # noqa: N818
 
 
 class Unavailable(StoreError):  # noqa: N818
-    """The store could not be reached or refused for now; nothing happened."""
+    """The store could not be reached, or it refused the request for now; nothing happened."""
 
 
 class OutcomeUnknown(StoreError):  # noqa: N818
@@ -97,16 +97,17 @@ class Forbidden(StoreError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All objects of a kind, by namespace and name, and the version to watch from."""
+    """All objects of a kind, sorted by namespace and name, and the version from which to watch."""
 
     items: list[Wire]
     version: int
 
 
 class WatchEvent:
-    """One change. A DELETED event carries the object's last state and the version of the deletion.
+    """One change of an object.
 
-    The object is read lazily: a process that made the write itself needs only the version.
+    A DELETED event carries the object's last state and the version of the deletion. The object is
+    read lazily: a process that made the write itself needs only the version.
     """
 
     __slots__ = ("_object", "_read", "type", "version")
@@ -211,7 +212,10 @@ class Store(Protocol):
     """Reads and conditional writes of single objects; the module docstring says what is atomic."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
-        """Return the current object. A read of the head sees all writes answered before it."""
+        """Return the current object.
+
+        A read of the head sees all writes that were answered before the read.
+        """
         ...
 
     async def list(self, kind: str) -> Listing:
@@ -220,8 +224,10 @@ class Store(Protocol):
 
     async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
         """Pass the JSON of each object of a kind to `see`, without holding all of them in memory.
-        Return the version of the listing. After an error `see` may have been called for some
-        objects; the caller starts again."""
+
+        Returns the version of the listing. After an error `see` may have been called for some
+        objects; the caller starts again.
+        """
         ...
 
     def watch(self, kind: str, version: int) -> Watch:
@@ -233,22 +239,28 @@ class Store(Protocol):
         ...
 
     async def update(self, obj: Wire) -> Wire:
-        """Replace all but the status, if `metadata.resourceVersion` is still the stored one."""
+        """Replace everything but the status, if `metadata.resourceVersion` is still the stored
+        one."""
         ...
 
     async def patch_status(
         self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
     ) -> Wire:
-        """Replace only the status; if `version` is given, only if it is still the stored one. A
-        condition without `lastTransitionTime` gets one: the stored time if the condition is
-        unchanged, else now."""
+        """Replace only the status. If `version` is given, it must still be the stored one.
+
+        A condition without `lastTransitionTime` gets one: the stored time if the condition is
+        unchanged, otherwise now.
+        """
         ...
 
     async def bind(
         self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
     ) -> None:
-        """Assign a node to a pod, once. Raise `Conflict` if the pod has a node, is being deleted,
-        has another uid than `uid`, or was written after `version`."""
+        """Assign a node to a pod, once.
+
+        Raises `Conflict` if the pod has a node, is being deleted, has another uid than `uid`, or
+        was written after `version`.
+        """
         ...
 
     async def set_finalizers(
@@ -261,8 +273,11 @@ class Store(Protocol):
         known: Sequence[str],
         uid: str | None = None,
     ) -> Wire:
-        """Replace the finalizers without a read. Raise `Conflict` unless the stored ones are
-        `known`, in that order. An object being deleted is removed when its last finalizer goes."""
+        """Replace the finalizers without reading the object first.
+
+        Raises `Conflict` unless the stored finalizers are `known`, in that order. An object being
+        deleted is removed when its last finalizer goes.
+        """
         ...
 
     async def delete(
@@ -275,16 +290,22 @@ class Store(Protocol):
         grace_ms: int | None = None,
         version: int | None = None,
     ) -> None:
-        """Request deletion; if given, `uid` and `version` must still be the stored ones. Finalizers
-        delay the removal, and so does the grace period of a pod that runs on a node. `grace_ms=0`
-        says that the pod is already gone. A pod that has ended has no grace period."""
+        """Request deletion of an object. If given, `uid` and `version` must still be the stored
+        ones.
+
+        Finalizers delay the removal, and so does the grace period of a pod that runs on a node.
+        `grace_ms=0` states that the pod is already gone. A pod that has ended has no grace period.
+        """
         ...
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Do several independent writes in one round and return the answers in the order of
-        `writes`. Writes to one object keep their order; others may run in parallel. An error is the
-        answer of its own write and stops no other. A write that must follow another belongs in a
-        later round."""
+        """Do several independent writes in one round, and return the answers in the order of
+        `writes`.
+
+        Writes to one object keep their order; others may run in parallel. If a write fails, its
+        answer is the error, and the other writes go on. A write that must follow another belongs in
+        a later round.
+        """
         ...
 
 

@@ -1,12 +1,11 @@
-"""The tenure port: a lease on the right to lead, held by one process at a time, with an epoch that
-only rises.
+"""The tenure port: the right to lead, held by one process at a time, with an epoch that only rises.
 
-Called by `shell.leadership.keeper` and the control plane's composition; implemented over the Store
-port by `shell.leadership.tenure`, so the tenure record lives in the same store as the ledger's
-head. No process compares a time written by another machine with its own clock. A contender takes a
-key over once it has seen the same record unchanged for `Margins.take`. A holder considers itself
-leader for `Margins.hold`, counted from before it sent the request. Expiry only lets another process
-try; the epoch, sealed into the head, is what stops the old leader.
+Called by `shell.leadership.keeper` and by the code that puts a control plane together. Implemented
+over the Store port by `shell.leadership.tenure`, so the tenure record lives in the same store as
+the ledger's head. No process compares a time written by another machine with its own clock. A
+contender takes a key over once it has seen the same record unchanged for `Margins.take`. A holder
+considers itself leader for `Margins.hold`, counted from before it sent the request. Expiry only
+lets another process try; the epoch, sealed into the head, is what stops the old leader.
 """
 
 from typing import Protocol
@@ -20,7 +19,12 @@ DRIFT_PERCENT = 20  # maximum error of a machine's clock rate, fast or slow
 
 
 class Margins(Record, frozen=True):
-    """How long one process may lead before another takes over."""
+    """The times of a tenure: how long a holder leads, when it renews, and when another may take
+    over.
+
+    Example: a holder leads for 10 s (`hold`) after its last renewal. Another process takes over no
+    earlier than 15 s (`take`) after that. So their clocks may run at different rates.
+    """
 
     take: Millis = 15 * SECOND
     hold: Millis = 10 * SECOND
@@ -35,8 +39,11 @@ class Margins(Record, frozen=True):
 
 
 def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
-    """Return (field, value, remedy) of each setting that would let two processes lead at once or
-    keep a leader from staying in office."""
+    """Return (field, value, remedy) of each setting that keeps the margins from working.
+
+    Such a setting could let two processes lead at once, or make a leader lose the tenure without
+    need.
+    """
     found = []
     if margins.hold > margins.hold_max:
         remedy = (
@@ -67,7 +74,7 @@ def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
 
 
 class BadMargins(ValueError):  # noqa: N818 - named for the condition
-    """The margins do not keep two leaders apart; the message shows the arithmetic."""
+    """The margins could let two processes lead at once; the message shows the arithmetic."""
 
     def __init__(self, problems: list[tuple[str, Millis, str]]) -> None:
         assert problems, "margins are bad for a reason"
@@ -78,7 +85,10 @@ class BadMargins(ValueError):  # noqa: N818 - named for the condition
 
 
 class Tenure(Record, frozen=True):
-    """A granted tenure; `since` is the holder's own monotonic time before it sent the request."""
+    """A granted tenure.
+
+    `since` is the holder's own monotonic time, taken before the request was sent.
+    """
 
     key: str
     holder: Holder
@@ -88,7 +98,11 @@ class Tenure(Record, frozen=True):
 
 
 class HeldByOther(Record, frozen=True):
-    """Nothing was granted. `wait`: how long the record must still stay unchanged, by our clock."""
+    """Another process holds the tenure, and nothing was granted.
+
+    `wait`: how long the record must still stay unchanged, by our clock, before it can be taken
+    over.
+    """
 
     holder: str
     epoch: int
@@ -96,21 +110,24 @@ class HeldByOther(Record, frozen=True):
 
 
 class NotHolder(Record, frozen=True):
-    """The record names another process or none; what was held is lost for good."""
+    """The record names another process or none: the tenure that this process held is lost for
+    good."""
 
     holder: str
     epoch: int
 
 
 class Expired(Record, frozen=True):
-    """The tenure expired before it was renewed: acquire again, under a new epoch."""
+    """The tenure expired before it was renewed. It must be acquired again, under a new epoch."""
 
     late_by: Millis
 
 
 class Unanswered(Record, frozen=True):
-    """No definite answer came in time. Nothing is granted; a held tenure stays as valid as it
-    was."""
+    """No definite answer came in time.
+
+    Nothing is granted; a tenure that is held stays valid for as long as it was.
+    """
 
     why: str
 
@@ -121,11 +138,14 @@ Released = None | NotHolder | Unanswered
 
 
 class Tenures(Protocol):
-    """The tenures of one process: validity is judged locally, the records are shared."""
+    """The tenures of one process. The records are shared; validity is judged by its own clock."""
 
     async def acquire(self, key: str, holder: Holder, *, above: int = 0) -> Acquired:
-        """Take a key that is free, was released, or whose record was unchanged for long enough. The
-        new epoch is above every earlier one and above `above` (the epoch in the ledger's head)."""
+        """Take a key that is free, was released, or whose record was unchanged for long enough.
+
+        The new epoch is above every earlier one, and above `above` (the epoch in the ledger's
+        head).
+        """
         ...
 
     async def renew(self, tenure: Tenure) -> Renewed:
@@ -133,8 +153,10 @@ class Tenures(Protocol):
         ...
 
     async def release(self, tenure: Tenure) -> Released:
-        """Release the tenure so that the next holder need not wait. It counts as invalid from
-        before the request is sent."""
+        """Release the tenure so that the next holder need not wait.
+
+        The tenure counts as invalid even before the request is sent.
+        """
         ...
 
     def is_valid(self, tenure: Tenure) -> bool:
@@ -142,11 +164,13 @@ class Tenures(Protocol):
         ...
 
     def age(self, tenure: Tenure) -> Millis | None:
-        """Return the age of the last granted renewal, from its sending; None if not valid."""
+        """Return the time since the last granted renewal was sent; None if the tenure is not
+        valid."""
         ...
 
     async def follow(self, key: str, wake: Signal) -> None:
-        """Set `wake` whenever the record may have changed; never return. The signal may lag."""
+        """Set `wake` whenever the record may have changed, with some delay. This call never
+        returns."""
         ...
 
     async def inspect(self, key: str) -> TenureRecord | None:

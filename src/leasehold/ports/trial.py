@@ -8,7 +8,10 @@ from leasehold.core.names import Wire
 
 
 class Trial(Record, frozen=True):
-    """A pod as a run would create it; `count` of them start together and use `gpus` GPUs in all."""
+    """A pod as a run would create it.
+
+    `count` of these pods start together and use `gpus` GPUs in all.
+    """
 
     pod: Wire
     count: int
@@ -18,7 +21,9 @@ class Trial(Record, frozen=True):
 
 class TriedPod(Record, frozen=True):
     """The pod as the server would create it.
-    `nodes`: the only nodes that can reach its volumes; None: no restriction."""
+
+    `nodes`: the only nodes that can reach its volumes; None if any node can.
+    """
 
     pod: Wire
     nodes: frozenset[str] | None = None

@@ -1,6 +1,6 @@
 """Settle overdrafts: refinance at once, announce the rest, preempt after the grace (O1 to O4).
 
-Only Budgets are checked that changed, or of which a window or GPU-hours run out now.
+A Budget is checked only if it has changed, or if a window or its GPU-hours run out now.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ from leasehold.core.world.world import Overdraft, World
 def handle_overdrafts(turn: Turn) -> bool:
     """Bring every envelope that may be overdrawn back within its caps.
 
-    Returns whether something was preempted; more may have to be once those leases are gone.
+    Returns whether any run was preempted. More may have to be preempted once the victims are gone.
     """
     world, cuts_before = turn.world, len(turn.resolutions)
     if not turn.time_trusted:
@@ -62,7 +62,8 @@ def handle_overdrafts(turn: Turn) -> bool:
 
 
 def forgive_lowered_caps(turn: Turn) -> None:
-    """Forgive lowered caps on hours that still cover everything that was paid for ahead (O4).
+    """Forget that a cap on hours was lowered if it still covers all leases with a limit to their
+    ends (O4).
 
     This is decided once, at the end of the turn that writes the Budget to the ledger. A new leader
     can then repeat the decision from the ledger.
@@ -73,16 +74,18 @@ def forgive_lowered_caps(turn: Turn) -> None:
 
 
 def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[EnvelopeKey]:
-    """Return a Budget's envelopes, including former ones that still pay for open leases."""
+    """Return the keys of a Budget's envelopes, and of deleted ones that still pay for open
+    leases."""
     known = world.budgets.get(budget)
     keys = {envelope.key for envelope in known.envelopes} if known is not None else set()
     return sorted(keys | {key for key in strays if key.rpartition("/")[0] == budget})
 
 
 def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
-    """Refinance as much as possible; announce the rest, or preempt it once its grace is over.
+    """Settle the overdraft of an envelope; return the excesses that are left.
 
-    Returns the excesses that are left.
+    Refinances as many leases as possible. Announces the rest, or preempts it once its grace is
+    over.
     """
     world = turn.world
     _refinance_all(turn, payer)
@@ -104,12 +107,12 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
         if turn.now < due_at:
             turn.wake(due_at)
         elif world.policy.binder_enabled and _cut(turn, excess, known):
-            return left  # its victims may reduce other excesses, too: compute these again
+            return left  # the victims may reduce other excesses, too: compute these again
     return left
 
 
 def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
-    """Report the overdraft to each run that its leases belong to."""
+    """Report the overdraft to each run that has leases in the excess."""
     for run in sorted({lease.run_key for lease in excess.leases}):
         turn.tell(
             "Run",
@@ -122,7 +125,10 @@ def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
 
 
 def _refinance_all(turn: Turn, payer: EnvelopeKey) -> None:
-    """Refinance each excess in turn; a lease moved for one no longer counts for the next."""
+    """Refinance the excesses of an envelope one after the other.
+
+    A lease that was moved for one excess does not count for the next one any more.
+    """
     tried: set[tuple[str, str]] = set()
     while True:
         found = excesses(turn.world, payer, turn.now)
@@ -144,8 +150,10 @@ def _refinance(turn: Turn, excess: Excess) -> None:
 
 
 def refinance_lease(turn: Turn, lease: Lease) -> bool:
-    """Move the lease to another payer; its pod and slots stay the same. Returns whether there is
-    one."""
+    """Move the lease to another payer, if there is one; return whether there is.
+
+    Its pod and slots stay the same.
+    """
     if lease.batch == turn.seq:
         return False
     world = turn.world
@@ -193,7 +201,7 @@ def _other_payer(
     beside: list[Lease],
     except_for: tuple[EnvelopeKey, ...],
 ) -> Covered | None:
-    """Return another cover for the lease that leaves the money of `claims` alone."""
+    """Return another cover for the lease that does not use the money of `claims`, or None."""
     by_payer: dict[EnvelopeKey, list[Claim]] = {}
     for claim in claims:
         by_payer.setdefault(claim.payer, []).append(claim)
@@ -203,8 +211,10 @@ def _other_payer(
 
 
 def _is_plan(world: World, claim: Claim) -> bool:
-    """Return whether the claim is only a plan's. An activation's claim is a hold: no other run may
-    use that money (A4)."""
+    """Return whether the claim belongs to a plan.
+
+    The claim of an activation is a hold: no other run may use that money (A4).
+    """
     return uid_of_run(claim.uid) not in world.activating
 
 
@@ -222,7 +232,7 @@ def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
 
 
 def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
-    """Preempt until the excess is gone. Returns whether something was cut."""
+    """Preempt until the excess is gone. Returns whether any lease was cut."""
     subject = Announced(excess.subject, batch=known.batch, commitment=known.commitment)
     if not can_publish(turn, subject):
         turn.again = True

@@ -14,8 +14,8 @@ from leasehold.core.resolutions import CutCause, Lottery, Resolution
 
 
 class Announced:
-    """What a Resolution is for: a Reservation or an overdraft, with the batch and the commitment
-    of its announcement."""
+    """The announcement of a preemption: its subject (a Reservation or an overdraft), batch and
+    commitment."""
 
     def __init__(self, name: str, *, batch: int, commitment: str) -> None:
         self.name = name
@@ -23,11 +23,11 @@ class Announced:
         self.commitment = commitment
 
     def seed(self, turn: Turn) -> str:
-        """Return the seed of a lottery that is held now. Needed only if bundles are drawn."""
+        """Return the seed of a lottery that is held now. It is needed only if bundles are drawn."""
         return lottery.seed(self.name, turn.now, turn.world.head.digest, self.nonce(turn))
 
     def nonce(self, turn: Turn) -> str:
-        """Return the nonce that the announcement's commitment fixes."""
+        """Return the nonce to which the announcement committed."""
         return lottery.nonce(turn.key, self.name, self.batch)
 
 
@@ -62,7 +62,7 @@ def publish_cuts(
 
     A victim's lease closes when its pod is gone.
 
-    `beneficiary`: key and uid of the run that gains from it; empty for an overdraft.
+    `beneficiary`: key and uid of the run that gains from the preemption; empty for an overdraft.
     `resolved`: set if GPUs were short. `deficit`: GPUs too many, if money was short.
     `losses`: the losses that were compared to choose the site (R2).
     """
@@ -104,10 +104,12 @@ def _mark(turn: Turn, lease: Lease, why: ClosureReason) -> None:
 
 
 def finish_cuts(turn: Turn) -> None:
-    """Carry out the last Resolution completely; called first after a restart.
+    """Mark the victims of the last Resolution that are not marked yet; called first after a
+    restart.
 
-    Some of its marks may be in the next batch: if one batch cannot hold them all, or if a victim
-    was opened in the batch of the Resolution. A crash between the two batches loses these marks.
+    Some marks may belong to the batch after the Resolution's: if one batch cannot hold them all, or
+    if a victim was opened in the batch of the Resolution. A crash between the two batches loses
+    these marks.
     """
     world = turn.world
     newest = max((each.batch for each in world.resolutions.values()), default=0)
@@ -145,7 +147,8 @@ def _lottery(turn: Turn, cuts: Cuts, subject: Announced, beneficiary: Uid) -> Lo
 
 
 def _reason(resolution: Resolution, lease: Lease) -> ClosureReason:
-    """Return why a Resolution ends this lease; must agree with `_victims`."""
+    """Return why a Resolution ends this lease. The result must be the same as that of
+    `_victims`."""
     returned = {name for _, name, _ in resolution.returned}
     group = f"{lease.run_key}#{lease.group}"
     shrunk = {f"{run}#{index}" for run, index, _ in resolution.shrunk} - returned

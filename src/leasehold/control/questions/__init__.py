@@ -1,11 +1,15 @@
-"""Questions people ask of the World, answered as records that any client can print.
+"""Questions that people ask about the World, with answers that any client can print.
 
-Each module answers one question with a record of `answers`; `shell.queries.query` asks for it on
-behalf of a caller, and writes it as JSON with `question` and `now` in front. Numbers come from
-`core` and `control`: nothing is counted twice, and a client does no arithmetic. The fields below
-are stable: fields are added, never renamed or given another meaning. GPU-time is exact in `gpuMs`
-(GPU-milliseconds) and in words in `gpuHours`; instants are RFC 3339 in UTC, null for what has not
-happened; a run is `namespace/name`, an envelope `namespace/budget/envelope`.
+Each module answers one question and returns a record of `answers`. `shell.queries.query` calls it
+for a caller, and writes the record as JSON with `question` and `now` in front. All numbers come
+from `core` and `control`: no number is computed in two places, and a client does no arithmetic.
+
+The fields below are stable: fields are added, never renamed or given another meaning. `a{b c}` is
+one record with the fields b and c, `a[b c]` a list of such records.
+
+- GPU-time is exact in `gpuMs` (GPU-milliseconds) and readable in `gpuHours`.
+- Instants are RFC 3339 in UTC; null means that the event has not happened.
+- A run is `namespace/name`, an envelope `namespace/budget/envelope`.
 
     runs          total, items: namespace name owner flavor phase reason message attempt created
                   started ended width{min max desired allocated spares pending}

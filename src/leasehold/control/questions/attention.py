@@ -73,7 +73,7 @@ def _blocked(world: World, sees: Callable[[str], bool]) -> Iterator[AttentionRow
 
 
 def _stuck(world: World, sees: Callable[[str], bool]) -> Iterator[AttentionRow]:
-    """Yield pending runs that waiting does not help."""
+    """Yield a row for each pending run that waiting does not help."""
     for uid in world.work.pending:
         run, refused = world.runs.get(uid), world.memory.refusals.get(uid)
         if run is None or refused is None or time_may_help(refused) or not sees(run.namespace):

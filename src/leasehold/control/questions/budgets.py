@@ -29,8 +29,10 @@ FORMS = ("usage", "balance", "tree")
 def budgets(
     world: World, now: Instant, *, form: str, owner: str = "", namespace: str = ""
 ) -> UsageAnswer | BalanceAnswer | TreeAnswer:
-    """Return the budgets in a form; optionally only owners that match the glob `owner`, or
-    Budgets of `namespace`."""
+    """Return the budgets in one of three forms.
+
+    `owner`: only owners that match this glob. `namespace`: only Budgets of this namespace.
+    """
     assert form in FORMS, form
 
     def wants(envelope: Envelope) -> bool:
@@ -145,8 +147,8 @@ def _state(envelope: Envelope, view: EnvelopeView, now: Instant) -> str:
 
 
 def _owners(world: World, owner: str) -> list[OwnerUsage]:
-    """Return what the runs of each owner hold, by relation, and what its envelopes lend to
-    others."""
+    """Return, for each owner, the GPUs that its runs hold, by relation to the payer, and the GPUs
+    that its envelopes lend to others."""
     held: dict[str, dict[Relation, int]] = {}
     lent: dict[str, int] = {}
     for names in world.open_by_payer.values():
@@ -175,7 +177,7 @@ def _owners(world: World, owner: str) -> list[OwnerUsage]:
 
 
 class _Sum:
-    """Totals of a set of envelopes: an owner's own, or including all its descendants."""
+    """Totals over some envelopes: those of one owner, or also those of all its descendants."""
 
     def __init__(self, world: World, envelopes: Iterable[Envelope], now: Instant) -> None:
         self.concurrency = self.used = self.lent = 0
@@ -198,7 +200,7 @@ class _Sum:
 
 
 def _tree(world: World, now: Instant, owner: str) -> list[FamilyRow]:
-    """Return the owners from the top, each after its first parent, with totals of all
+    """Return the owners from the top down, each below its first parent, with totals of all
     descendants."""
     tree = world.tree
     mine: dict[str, list[Envelope]] = {}

@@ -1,7 +1,7 @@
 """`burn`: the GPU-hours that each limited envelope used, from the start of its window to now.
 
-Computed backwards from the present total: minus what the leases in the World used (one pass for all
-envelopes), and minus the sums of archived leases.
+Computed backwards: each point is the present total minus what was used after that point. The leases
+in the World (one pass for all envelopes) and the sums of archived leases tell how much that was.
 """
 
 from bisect import bisect_right
@@ -18,7 +18,7 @@ STEPS = 48
 
 
 class _Spending:
-    """What an envelope uses in each of STEPS equal intervals."""
+    """The GPU-time that an envelope uses in each of STEPS equal intervals."""
 
     def __init__(self, start: Instant, end: Instant) -> None:
         self.at = [start + (end - start) * step // STEPS for step in range(STEPS + 1)]
@@ -42,7 +42,11 @@ class _Spending:
         self._change[last] -= gpus
 
     def back_from(self, now: GpuMs, archived: Charges) -> list[tuple[Instant, GpuMs]]:
-        """Return the total used at each instant, given the total `now` at the last one."""
+        """Return (instant, total used up to that instant) for each boundary between intervals.
+
+        Computed backwards from `now`, the total used up to the end of the last interval.
+        `archived`: the use by archived leases, which `add` was not called for.
+        """
         steps, gpus = [], 0
         for step in range(STEPS):
             gpus += self._change[step]
@@ -77,7 +81,8 @@ def _is_limited(envelope: Envelope) -> bool:
 
 
 def _earliest(world: World) -> Instant:
-    """Return the start of the first known lease; envelopes without a start begin there."""
+    """Return the start of the first known lease; the curves of envelopes without a start begin
+    there."""
     first = [each.begin for each in world.carried.charges.values()]
     return min(first + [lease.start for lease in world.leases.values()], default=0)
 

@@ -1,4 +1,4 @@
-"""`cover`: every envelope of a walk in order, with what it gave, or why nothing, in words."""
+"""`cover`: every envelope that is asked to pay, in order, with what it gave, or why nothing."""
 
 from typing import assert_never
 
@@ -19,7 +19,8 @@ from leasehold.core.world.world import World
 
 
 def recorded(world: World, run: Run) -> CoverAnswer | None:
-    """Return the walk of the last time the run was considered, if it is still known."""
+    """Return the search for payers made when the run was last considered, or None if it is not
+    known."""
     trace = world.memory.traces.get(run.uid)
     if not trace:
         return None
@@ -28,7 +29,7 @@ def recorded(world: World, run: Run) -> CoverAnswer | None:
 
 
 def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
-    """Make the walk now, for every location the run may use."""
+    """Search for payers now, in every location that the run may use."""
     turn, _ = in_front_of(world, run, now)
     groups = tuple(range(group_count(run.spec, starting_gpus(run.spec))))
     request = start_request_for(world, run, groups)
@@ -85,7 +86,7 @@ def step_row(step: CoverStep) -> StepRow:
 
 
 def says(world: World, step: CoverStep) -> str:
-    """Describe one step of a walk as a sentence."""
+    """Describe one step of a search for payers as a sentence."""
     gave = f"pays for {plural(step.taken, 'GPU')}" if step.taken else "pays for nothing"
     if step.held_back is None:
         return gave

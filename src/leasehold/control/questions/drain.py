@@ -57,12 +57,13 @@ def drain(world: World, node: str, since: Instant | None) -> DrainAnswer:
 
 
 def _left_at(lease: Lease, end: Instant) -> Instant:
-    """Return when a lease left, by the node's clock, but not before it was told to."""
+    """Return when a lease ended, by the node's clock, but not before the lease was told to end."""
     return end if lease.ending is None else max(end, lease.ending.at)
 
 
 def _row(world: World, node: str, unit: int, leases: list[Lease]) -> _Fate:
-    """Return `way`, `state` (stays, going or gone) and the predicate of a sentence about it."""
+    """Return `way`, `state` (stays, going or gone), and the predicate of a sentence about the
+    unit."""
     active = [lease for lease in leases if lease.role is not Role.SPARE]
     if not active:
         return _spares(leases)
@@ -87,8 +88,11 @@ def _spares(leases: list[Lease]) -> _Fate:
 
 
 def _planned(leaving: DrainPlan) -> _Fate:
-    """Describe what is planned. It is decided in every turn, so what is seen here waits for
-    something."""
+    """Describe how a unit is going to leave the node.
+
+    A turn carries out every way that is possible at once, so the way shown here waits for
+    something.
+    """
     places = ", ".join(sorted({takeover.node for takeover in leaving.takeovers}))
     match leaving.way:
         case DrainAction.SWAP:

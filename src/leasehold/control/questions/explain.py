@@ -114,8 +114,8 @@ def _summary(key: str, view: RunView) -> str:
 
 
 def _resizing(world: World, run: Run | None, now: Instant) -> list[str]:
-    """Say when an elastic run is resized, if that must wait for the interval since the last
-    resize."""
+    """Say when an elastic run is resized next, if it must wait until `resize.interval` has
+    passed."""
     if run is None or run.spec.malleable is None or run.spec.gang is Gang.GROUP:
         return []
     width, desired = active_gpus(world, run.uid), desired_gpus(run.spec)
@@ -161,8 +161,10 @@ def _failures(world: World, subject: Subject) -> list[str]:
 
 
 def time_may_help(refused: Refused) -> bool:
-    """Return whether waiting may help without anybody acting; pauses and holds pass by
-    themselves."""
+    """Return whether the refusal may disappear without anybody acting.
+
+    The reasons for pauses and holds disappear by themselves.
+    """
     return refused.time_may_help or refused.reason in _PASSING
 
 
@@ -211,7 +213,10 @@ def _waiting(refused: Refused | None, reservation: Reservation | None, now: Inst
 
 
 def _room_now(world: World, run: Run | None, refused: Refused | None) -> list[str]:
-    """Say what is free for it at present: a status does not, for it would change all the time."""
+    """Say which GPUs are free for the run at present.
+
+    A status does not say that, because the status would change all the time.
+    """
     if run is None or refused is None or not refused.reason.is_about_room:
         return []
     groups = all_waiting_groups(world, run)
@@ -228,7 +233,8 @@ def _room_now(world: World, run: Run | None, refused: Refused | None) -> list[st
 
 
 def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:
-    """Explain the choice of payers by the walk, unless it was a single successful step."""
+    """Explain the choice of payers by the envelopes asked, unless the first one paid for
+    everything."""
     if len(trace) < 2 and not any(step.held_back for step in trace):
         return []
     steps = [f"{step.envelope} ({step.relation}) {says(world, step)}" for step in trace]
@@ -236,7 +242,7 @@ def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:
 
 
 def _swaps(subject: Subject) -> list[str]:
-    """Describe the pods lost with a node, and the spares that took over."""
+    """Describe each pod lost with a node, and the spare that took over."""
     words = []
     leases = subject.every_lease()
     for lost in leases:

@@ -1,4 +1,4 @@
-"""Explains how a run left drained nodes, from its leases, whose endings name the node.
+"""Explains how a run left drained nodes: the endings of its leases name the node.
 
 Used by `explain`, and by `drain` for runs that have left. The user who asked for the drain is known
 as long as the node's annotation exists.
@@ -26,7 +26,8 @@ def drain_words(world: World, subject: Subject) -> list[str]:
 
 
 def is_requeued(world: World, lease: Lease) -> bool:
-    """Return whether the whole attempt left with this lease, not just one pod for its spare."""
+    """Return whether the whole attempt ended with this lease, or only one pod left for its
+    spare."""
     unit = world.unit_of(lease.uid, lease.group)
     mates = [
         each
@@ -42,7 +43,7 @@ def is_requeued(world: World, lease: Lease) -> bool:
 
 
 def heir_of(lease: Lease, leases: list[Lease]) -> Lease | None:
-    """Return the lease under which the rank continued, or None."""
+    """Return the lease on a spare under which this lease's pod continued, or None."""
     for each in leases:
         if (
             each.reason is Opened.SWAP

@@ -46,8 +46,10 @@ _DONE = {
 
 
 def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions) -> list[CutRow]:
-    """Return every preemption of the run, oldest first, including spares taken back without a
-    Resolution."""
+    """Return every preemption of the run, oldest first.
+
+    Spares that were taken back from a filler count as well, although they have no Resolution.
+    """
     leases = subject.every_lease()
     by_name, victims = _resolutions_of(world, leases, archived)
     by_resolution: dict[str, list[Lease]] = {}
@@ -69,8 +71,10 @@ def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions)
 def _resolutions_of(
     world: World, leases: list[Lease], archived: Resolutions
 ) -> tuple[dict[str, Resolution], dict[str, str]]:
-    """Return the Resolutions by name, and lease -> Resolution. Reads the archive only if
-    necessary."""
+    """Return the Resolutions by name, and lease -> name of its Resolution.
+
+    The archive is read only if the World lacks the Resolution of a lease.
+    """
     victims = {
         lease.name: world.victims[lease.name] for lease in leases if lease.name in world.victims
     }
@@ -78,7 +82,7 @@ def _resolutions_of(
         if _reason(lease) is Closed.RANDOM_PREEMPT and lease.name not in victims:
             known = world.resolution_of_seed.get(_seed(lease))
             if known is not None:
-                victims[lease.name] = known  # a filler that ended with the spare of a victim
+                victims[lease.name] = known  # the lease is a filler that ended with a spare
     by_name = {name: world.resolutions[name] for name in victims.values()}
     lost = {
         lease.name for lease in leases if lease.name not in victims and _reason(lease) in _BY_OTHERS
@@ -138,8 +142,11 @@ def _resolved(world: World, resolution: Resolution, lost: list[Lease]) -> CutRow
 
 
 def _unresolved(lost: list[Lease]) -> CutRow:
-    """Describe a preemption without a Resolution: a swap needed the spare, or the archive is not
-    available."""
+    """Describe a preemption whose Resolution is not known.
+
+    A filler has none: its spare was needed for a swap. Other Resolutions may be in an archive that
+    is not available.
+    """
     at = min(_decided(lease) for lease in lost)
     seed = _seed(lost[0])
     why = (

@@ -31,7 +31,10 @@ def fleet(
     archived: Archived = no_archive,
     archived_from: Instant = 0,
 ) -> FleetAnswer:
-    """Return the fleet. `archived_from`: start of the first archived lease; 0 if there is none."""
+    """Return the fleet now, or at the past instant `at`.
+
+    `archived_from`: start of the first archived lease; 0 if there is none.
+    """
     holders: dict[HolderRow, int] = {}
     by_node: dict[str, list[Lease]] = {}
     for lease in _open(world) if at is None else _open_at(world, at, archived):
@@ -109,7 +112,8 @@ def _of_the_past(name: str, leases: list[Lease], holders: dict[HolderRow, int]) 
 
 
 def _cells(gpus: int, leases: list[Lease], holders: dict[HolderRow, int]) -> list[int]:
-    """Return the holder of each slot; a filler hides the spare under it."""
+    """Return, for each slot of a node, the position of its holder. A filler hides the spare under
+    it."""
     cells = [FREE] * gpus
     for lease in sorted(leases, key=lambda each: each.role is Role.BORROWED):
         row = HolderRow(
@@ -144,7 +148,7 @@ def _mark_foreign(cells: list[int], state: NodeState) -> None:
 
 
 def state_of(state: NodeState) -> tuple[str, str]:
-    """Return the state in one word, with an explanation unless it is simply ready."""
+    """Return the node's state in one word, with an explanation unless the node is simply ready."""
     node = state.node
     if node.fenced:
         return "Fenced", "it is declared dead: none of its processes is alive"

@@ -23,10 +23,10 @@ from leasehold.core.world.world import World
 
 
 def instant(at: Instant | None) -> str | None:
-    """Format an instant; None for one that has not come or never will.
+    """Format an instant; None for an instant that has not come or never will.
 
-    Same text as `format_instant` in a quarter of the time: an answer may have hundreds of
-    thousands.
+    The text is that of `format_instant`, computed in a quarter of the time: an answer may have
+    hundreds of thousands of instants.
     """
     if at is None or at >= FOREVER:
         return None
@@ -48,7 +48,7 @@ def moment(at: Instant) -> str:
 
 
 def wait_of(span: Millis) -> str:
-    """Format a future span in a sentence: `14m59s`; `0s` if it is due."""
+    """Format a time that is left, for a sentence: `14m59s`; `0s` if none is left."""
     return format_span(max(0, span - span % SECOND))
 
 

@@ -31,8 +31,8 @@ _WHY = re.compile(r"([A-Z][A-Za-z]+)\(.*\)", re.DOTALL)  # a reason with its det
 class VisibleNames:
     """The names that one caller may read.
 
-    These are its namespaces, owners that it may spend or fund for, and owners named by objects in
-    its namespaces, including the owners above them.
+    They are the caller's namespaces, the owners that it may spend or fund for, the owners named by
+    objects in these namespaces, and all owners above these owners.
     """
 
     def __init__(self, world: World, caller: Caller) -> None:
@@ -86,8 +86,8 @@ class Mask:
     def _learn(self, value: object) -> None:
         """Note hidden names of records that the World no longer has.
 
-        Only the run in the field beside such a name tells which tenant it belongs to, and sentences
-        elsewhere in the answer may repeat the name.
+        Only the field beside such a name, which names its run, tells which tenant the record
+        belongs to. Sentences elsewhere in the answer may repeat the name.
         """
         for each in value if isinstance(value, list) else ():
             self._learn(each)

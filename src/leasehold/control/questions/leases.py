@@ -1,4 +1,5 @@
-"""`leases`: who used which GPUs and when, who paid, why each lease began and ended.
+"""`leases`: which run used which GPUs and when, which envelope paid, why each lease began and
+ended.
 
 At most one pass over all leases, or only over those of a given run. Sorted in ledger order.
 """
@@ -16,7 +17,7 @@ from leasehold.core.world.world import World
 
 
 class Filter(Record):
-    """The filters of the list; an empty text or None does not filter."""
+    """The filters of the list; a filter that is empty or None is not applied."""
 
     namespace: str = ""  # of the run
     node: str = ""
@@ -129,6 +130,6 @@ def _row(world: World, lease: Lease, now: Instant) -> LeaseRow:
 
 
 def _began(world: World, lease: Lease) -> Instant | None:
-    """Return when the pod began to run; None if at once or not yet."""
+    """Return when the pod began to run; None if it ran at once, or does not run yet."""
     began = starting_until(world, lease)
     return None if began == FOREVER else began

@@ -18,7 +18,7 @@ SHOWN_MAX = 8  # per reservation; the newest
 
 
 class Passing:
-    """The running runs by flavor, newest start first, prepared once for all reservations."""
+    """Finds the runs that passed a waiting run. One object answers for all reservations."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -14,7 +14,10 @@ from leasehold.core.world.world import World
 
 
 def money_ahead(world: World, subject: Subject, now: Instant) -> list[str]:
-    """Return a sentence for each payer that will not, or may not, pay until the end of the run."""
+    """Return a sentence for each payer that will not, or may not, pay until the end of the run.
+
+    An announced overdraft is named first, otherwise the end of the window or of the GPU-hours.
+    """
     leases = open_leases(world, subject.uid)
     ends = [world.terms[lease.name].frees_at for lease in leases if lease.name in world.terms]
     end = max(ends, default=FOREVER)

@@ -43,7 +43,8 @@ _SURE = {
 
 
 def as_submitted(world: World, run: Run, now: Instant) -> tuple[Run, list[str]]:
-    """Return the run that a manifest would create, and notes about an existing run of that name."""
+    """Return the run that a manifest would create, and notes if a run of that name already
+    exists."""
     uid = world.uid_of.get(run.key)
     known = world.runs.get(uid) if uid is not None else None
     if known is None:
@@ -56,7 +57,7 @@ def as_submitted(world: World, run: Run, now: Instant) -> tuple[Run, list[str]]:
 
 
 def plan_of(world: World, subject: Subject, now: Instant) -> PlanAnswer:
-    """Return the plan of an existing run; for one that runs or is over, its state."""
+    """Return the plan of an existing run; if it runs or is over, return its state."""
     run = subject.run
     view = run_view(world, subject.uid, now)
     if run is not None and view.phase is Phase.PENDING and not open_leases(world, run.uid):
@@ -80,7 +81,7 @@ def plan_of(world: World, subject: Subject, now: Instant) -> PlanAnswer:
 
 
 def plan(world: World, run: Run, now: Instant) -> PlanAnswer:
-    """Return payers, places, earliest start, expected preemptions and odds."""
+    """Return the run's payers, places, earliest start, expected preemptions and odds."""
     turn, outcome = rehearse(world, run, now)
     if outcome.started and outcome.reservation is None:
         return _starts(world, run, outcome, turn.now)

@@ -22,15 +22,17 @@ def ledger_head(world: World) -> HeadAnswer:
 
 
 def audited(world: World, now: Instant) -> AuditAnswer:
-    """Check the pods that the controller knows; the command `leasehold audit` lists all pods
-    itself."""
+    """Check that the leases agree with the pods that the controller knows.
+
+    The command `leasehold audit` lists all pods itself.
+    """
     found = audit(world, list(world.pods.values()), now)
     return AuditAnswer(ok=not found, problems=found)
 
 
 def pods(world: World, subject: Subject) -> PodsAnswer:
-    """Return a run's pods by group and index: those of the newest attempt, and earlier ones
-    still alive."""
+    """Return a run's pods by group and index: all of the newest attempt, and living ones of earlier
+    attempts."""
     found = subject.pods(world)
     found.sort(key=lambda pod: (pod.attempt, pod.group, pod.index, pod.name))
     rows: list[PodRow] = []

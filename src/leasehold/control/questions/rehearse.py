@@ -1,6 +1,7 @@
-"""Rehearses what the queue would do with a run now: considers the runs ahead, then the run itself.
+"""Rehearses what the queue would decide about a run now: considers the runs ahead, then the run
+itself.
 
-Nothing is applied. What each run would get is entered in the calendar of a turn that is thrown
+No decision is applied. What each run would get is entered on the calendar of a turn that is thrown
 away. Called by `plan` and `cover`.
 """
 
@@ -39,7 +40,7 @@ from leasehold.core.world.world import World
 
 
 class Rehearsed(Record):
-    """The expected outcome for a run; empty fields do not apply."""
+    """What the queue would decide about a run now; empty fields do not apply."""
 
     started: tuple[Admitted, ...] = ()  # starting now: the whole run, or groups of a sweep
     groups_waiting: int = 0
@@ -49,7 +50,7 @@ class Rehearsed(Record):
 
 
 def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
-    """Return the turn and the queue pass as the queue would have them when it reaches this run."""
+    """Return the turn and the queue pass in the state in which the queue reaches this run."""
     turn = Turn(world, now=max(now, world.head.instant), key=b"", time_trusted=True)
     turn.quarantined = frozenset(
         uid
@@ -61,12 +62,15 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
     for ahead in in_order(world, world.work.pending):
         if ahead.uid == run.uid or not is_ahead(ahead, of=run):
             break
-        _considered(turn, ahead, walk)  # enters in the calendar what it would get
+        _considered(turn, ahead, walk)  # enters on the calendar what the run would get
     return turn, walk
 
 
 def _considered(turn: Turn, run: Run, walk: QueuePass) -> tuple[list[Started], Verdict | None]:
-    """Return what would start, which is kept from the runs behind, and the verdict on the rest."""
+    """Consider a run; return its groups that would start, and the verdict on the rest.
+
+    What would start is entered on the calendar, so that the runs behind do not use it.
+    """
     started: list[Started] = []
     begun = 0
     verdict = consider(turn, run, walk)
@@ -84,7 +88,7 @@ def _considered(turn: Turn, run: Run, walk: QueuePass) -> tuple[list[Started], V
 
 
 def _keep(turn: Turn, request: StartRequest, plan: Admitted) -> None:
-    """Enter the places and money of a start in the calendar, so that runs behind do not use
+    """Enter the places and money of a start on the calendar, so that the runs behind do not use
     them."""
     uid, end = request.run.uid, min(FOREVER, turn.now + request.end_after)
     turn.calendar.enter(
@@ -144,7 +148,7 @@ def _planned(turn: Turn, run: Run, planned: Planned) -> Rehearsed:
 
 
 def _preview(turn: Turn, request: StartRequest, plan: Plan) -> Preview | None:
-    """Preview what would be preempted on the plan's site; None unless it is a start by
+    """Return what would be preempted on the plan's site; None unless the plan is a start by
     preemption."""
     if not plan.is_due_by_cuts:
         return None

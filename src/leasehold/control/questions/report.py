@@ -40,7 +40,7 @@ GROUPINGS = (*_KEYS, *SPANS)
 
 
 class _Part(Record):
-    """The part of a lease in the period."""
+    """The part of a lease that lies in the period."""
 
     lease: Lease
     start: Instant
@@ -94,12 +94,12 @@ def gpu_hours(
     archived: Archived = no_archive,
     bucket: Bucket | None = None,
 ) -> ReportAnswer:
-    """Sum up the period.
+    """Return the bill for the period.
 
     `owner` selects runs of that owner or, if by payer, what its envelopes paid. `namespace` selects
-    runs of that namespace. By owner, each row has both: `gpuMs` used by its own runs, whichever
-    owner paid,
-    and `paidGpuMs` paid by its envelopes, whichever run used them.
+    runs of that namespace.
+    By owner, a row has two amounts: `gpuMs` that the owner's runs used, whichever envelopes paid,
+    and `paidGpuMs` that the owner's envelopes paid, whichever runs used it.
     """
     assert by in GROUPINGS, by
     until = min(period.end, now)
@@ -134,7 +134,7 @@ def _payer_owner(lease: Lease) -> str:
 
 
 def _clipped(world: World, start: Instant, end: Instant, archived: Archived) -> Iterator[_Part]:
-    """Yield the part in the period of every lease that has one."""
+    """Yield, for every lease with a part in the period, that part."""
     for lease in archived(start, end):
         if lease.name not in world.leases:
             yield from _part(world, lease, start, end)
@@ -170,7 +170,7 @@ def _by_owner(rows: dict[str, _Row], parts: Iterable[_Part], owner: str) -> None
 
 
 def _by_span(rows: dict[str, _Row], parts: Iterable[_Part], owner: str, bucket: Bucket) -> None:
-    """Count each lease in every day, week or month in which it ran, for that part of its time."""
+    """Add each lease to the row of every day, week or month in which it ran, for its part in it."""
     # cached, because many leases share these instants
     known: dict[Instant, tuple[str, Instant]] = {}
     for part in parts:

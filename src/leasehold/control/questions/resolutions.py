@@ -1,4 +1,4 @@
-"""`resolutions`: what was preempted, for which beneficiary and by which draw; or one full
+"""`resolutions`: what was preempted, for which beneficiary and by which draw; or one whole
 record."""
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def resolutions(
 def resolution(
     world: World, name: str, *, archived: Resolutions = no_resolutions
 ) -> ResolutionsAnswer | None:
-    """Return one resolution with its record, or None if there is none of that name."""
+    """Return one Resolution with its record, or None if no Resolution has this name."""
     found = world.resolutions.get(name) or _named(name, archived())
     if found is None:
         return None

@@ -48,13 +48,15 @@ class Subject:
         return sorted([*self.archived, *self.leases], key=ledger_order)
 
     def pods(self, world: World) -> list[Pod]:
-        """Return the pods that are alive and those of the newest attempt; older ones are kept
-        only for logs."""
+        """Return the run's living pods, and all pods of its newest attempt.
+
+        Older pods are kept only for their logs.
+        """
         found = [world.pods[key] for key in sorted(world.pods_by_run.get(self.uid, ()))]
         return [pod for pod in found if not pod.has_ended or _is_of_newest_attempt(world, pod)]
 
     def spent(self, world: World, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
-        """Return the GPU-time to date by payer, with archived leases."""
+        """Return the GPU-time to date by payer and relation, including archived leases."""
         if self.run is not None:  # its book counts archived leases, too
             return spent_by(world, self.uid, now)
         spent: dict[tuple[EnvelopeKey, Relation], GpuMs] = {}

@@ -1,9 +1,9 @@
 """What GPU-time was used for: work, idle spares, starting pods, or work lost to a failure or
 preemption.
 
-Used by `report`. For an ended lease it depends on the lease alone, so it is the same for live and
-archived leases. Work saved before a failure counts as work: a run that declares its checkpoint
-interval has lost at most that much, any other run everything.
+Used by `report`. For an ended lease the use follows from the lease alone, so it is the same for
+live and archived leases. Work saved before a failure counts as work: a run that declares its
+checkpoint interval has lost at most that much, any other run everything.
 """
 
 from enum import StrEnum
@@ -25,19 +25,26 @@ class Use(StrEnum):
 
 
 def starts_until(world: World, lease: Lease) -> Instant:
-    """Return until when the lease's time was used to start its pod."""
+    """Return the instant up to which the lease's time was used to start its pod."""
     until = starting_until(world, lease)
     return lease.start if until is None else until
 
 
 def saved_until(lease: Lease) -> Instant:
-    """Return until when the lease's work was not lost, however the lease ended."""
+    """Return the instant up to which the lease's work is saved in a checkpoint, even if the rest
+    was lost.
+
+    Without such a checkpoint, return the lease's start.
+    """
     saved = None if lease.closed is None else lease.closed.saved
     return lease.start if saved is None else saved
 
 
 def use_of(world: World, lease: Lease) -> Use:
-    """Return what the time after that was used for, by how the lease ended."""
+    """Return what the lease's time was used for, apart from starting its pod and from saved work.
+
+    That depends on how the lease ended: after a failure, for example, the time is `failed`.
+    """
     if lease.role is Role.SPARE:
         return Use.SPARE
     if lease.closed is not None:

@@ -8,7 +8,8 @@ from leasehold.core.units import Instant
 
 
 def widths(subject: Subject, now: Instant) -> WidthsAnswer:
-    """Return a point for each instant at which the width changed; it holds until the next point."""
+    """Return a point for each instant at which the width changed; a width holds until the next
+    point."""
     changes: dict[Instant, list[int]] = {}
     for lease in subject.every_lease():
         place = 1 if lease.role is Role.SPARE else 0

@@ -21,8 +21,10 @@ from leasehold.core.placement.drain import (
 
 
 def leave_drained_nodes(turn: Turn, run: Run) -> None:
-    """Tell a run's leases to leave nodes under drain: first spares, which no pod may swap to any
-    more, then pods, node by node."""
+    """Tell leases of the run on nodes under drain to end.
+
+    Spares come first, so that no pod moves to them any more. Then come pods, node by node.
+    """
     world = turn.world
     if not world.fleet.draining or run.uid in turn.quarantined:
         return

@@ -13,7 +13,7 @@ _PATH = "spec.runtime.maxDuration"
 
 
 def uncovered_edit(world: World, uid: Uid, new: object, now: Instant) -> Problems:
-    """Return why raising `runtime.maxDuration` of a live Run cannot be paid for; empty if it
+    """Return why a longer `runtime.maxDuration` of a live Run cannot be paid for; empty if it
     can."""
     run = world.runs.get(uid)
     live = live_units(world, uid)
@@ -37,7 +37,7 @@ def uncovered_edit(world: World, uid: Uid, new: object, now: Instant) -> Problem
 def _more(
     world: World, uid: Uid, old_span: Millis | None, new_span: Millis | None, now: Instant
 ) -> dict[EnvelopeKey, Amounts]:
-    """Return what each payer would have to commit in addition."""
+    """Return the GPU-hours that each payer would have to commit in addition."""
     more: dict[EnvelopeKey, Amounts] = {}
     for lease in open_leases(world, uid):
         attempt = world.attempt_of(lease)
@@ -57,9 +57,9 @@ def _more(
 
 
 def _left(world: World, envelope: Envelope, now: Instant) -> tuple[GpuMs | None, GpuMs | None]:
-    """Return the GPU-hours that are not used, committed or held by reservations, all and lent.
+    """Return the envelope's GPU-hours that are not used, committed or claimed by plans and holds.
 
-    None if there is no cap.
+    The second number is what is left under its cap on lent hours. None if there is no such cap.
     """
     account = world.accounts.of(envelope.key)
     committed = account.committed_ms(

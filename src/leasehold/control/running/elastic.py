@@ -82,20 +82,22 @@ def _width(groups: dict[int, list[Lease]]) -> int:
 
 
 def _is_ending(world: World, uid: Uid) -> bool:
-    """Return whether part of the run is ending. The run must not grow until that part is gone."""
+    """Return whether part of the run is ending. Until that part is gone, the run must not grow."""
     return any(lease.ending is not None for lease in open_leases(world, uid))
 
 
 def _are_whole(run: Run, groups: dict[int, list[Lease]]) -> bool:
-    """Return whether all groups are complete. A group is not while a lost pod waits for a filler
-    to leave its spare."""
+    """Return whether all groups are complete.
+
+    A group is incomplete while a lost pod waits for a filler to leave its spare.
+    """
     return all(
         sum(lease.gpus for lease in leases) == run.spec.group_gpus for leases in groups.values()
     )
 
 
 def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> None:
-    """Open groups for the widest step of the grid that fits, if any (E1)."""
+    """Open groups for the largest width of the grid that fits, if any (E1)."""
     world = turn.world
     taken = {lease.group for lease in open_leases(world, run.uid)}
     every = free_indices(taken, group_count(run.spec, desired_gpus(run.spec) - width))
@@ -109,7 +111,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
     for target in grow_targets(run.spec, width):
         fresh = every[: group_count(run.spec, target - width)]
         if most is not None and len(fresh) > most:
-            continue  # hopeless: more groups than free GPUs or payers allow
+            continue  # these are more groups than free GPUs or payers allow
         request = replace(widest, placement=replace(widest.placement, groups=fresh))
         plan = admit(world, request, turn.calendar, start=turn.now, now=turn.now)
         if isinstance(plan, Admitted):
@@ -140,8 +142,8 @@ def _span_left(turn: Turn, run: Run) -> Millis | None:
 
 
 def borrowed_gpus(world: World, uid: Uid) -> int:
-    """Return the GPUs paid with borrowed money, including spares; they count against
-    maxBorrowGPUs."""
+    """Return the run's GPUs that borrowed money pays for, including spares, as `maxBorrowGPUs`
+    counts them."""
     return sum(
         lease.gpus for lease in open_leases(world, uid) if lease.relation is Relation.BORROWED
     )

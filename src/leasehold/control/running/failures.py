@@ -22,7 +22,10 @@ from leasehold.core.world.world import World
 
 
 def handle_losses(turn: Turn, uid: Uid) -> None:
-    """Close lost leases, then replace them from spares or give up what cannot live without them."""
+    """Close the run's lost leases, then let spares take over.
+
+    Without enough spares, the group or the whole unit is given up.
+    """
     world = turn.world
     lost = [lease for lease in open_leases(world, uid) if _is_lost(turn, lease)]
     for lease in lost:
@@ -68,8 +71,8 @@ def node_has_failed(world: World, name: str, now: Instant) -> bool:
 def silence_deadline(world: World, state: NodeState) -> Instant | None:
     """Return when a silent node counts as dead; None if never, which is the default (S1).
 
-    Counted from the later of two stamps, the node's own and ours, so that a node clock that is
-    behind cannot make the node dead too early.
+    The time counts from the later of two stamps, the node's own and ours. So a node whose clock is
+    behind does not count as dead too early.
     """
     spans = dict(world.policy.node_failure_after)
     after = spans.get(state.node.flavor, spans.get("*"))
@@ -116,7 +119,10 @@ def _mend(turn: Turn, run: Run, unit: int) -> None:
 
 
 def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
-    """Move a lost pod to its spare. Fillers must be gone first; they get little time."""
+    """Move a lost pod to its spare, once no filler is left on the spare.
+
+    Fillers are told to end, with a short grace period.
+    """
     if not make_way(turn, takeover.spares):
         return
     first = takeover.failed[0]
@@ -134,10 +140,9 @@ def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
 
 
 def make_way(turn: Turn, spares: Iterable[Lease]) -> bool:
-    """Return whether no filler is left on these spares; otherwise tell those fillers and their
-    gangs to end.
+    """Return whether no filler is left on these spares; if one is, tell it and its gang to end.
 
-    Only the pods on the spares get the shortened grace period.
+    Only the fillers' pods on these spares get the shortened grace period.
     """
     world = turn.world
     taken = [spare for spare in spares if _fillers(world, spare)]
@@ -164,7 +169,7 @@ def _fillers(world: World, spare: Lease) -> list[Lease]:
 
 
 def _lives_without(world: World, run: Run) -> bool:
-    """Return whether an elastic run's remaining groups reach its minimum."""
+    """Return whether an elastic run reaches its minimum with the groups that are left."""
     if run.spec.malleable is None:
         return False
     width = sum(lease.gpus for lease in _active(world, run.uid))

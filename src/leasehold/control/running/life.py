@@ -52,7 +52,7 @@ def unit_keys(run: Run) -> Sequence[int]:
 def unstarted(world: World, run: Run) -> UnitState | None:
     """Return the state that all units of a run share if none ever started; None if one did.
 
-    A shortcut: a sweep has thousands of units, and thousands of sweeps may wait.
+    This is a shortcut: a sweep has thousands of units, and thousands of sweeps may wait.
     """
     book = world.books.get(run.uid)
     if book is not None and book.units:
@@ -84,7 +84,10 @@ def units_of(world: World, run: Run) -> dict[int, UnitState]:
 
 
 def phase_of(world: World, run: Run) -> tuple[Phase, str]:
-    """Return the phase and the typed reason of a failure. A live run may still be binding."""
+    """Return the phase, and the reason if it is Failed.
+
+    A run with open leases counts as Running here, even if its pods are still being bound.
+    """
     alike = unstarted(world, run)
     units = {NEVER_STARTED: alike} if alike is not None else units_of(world, run)
     standings = {where.standing for where in units.values()}
@@ -170,16 +173,17 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
 
 
 def _was_planned_since(world: World, run: Run) -> bool:
-    """Return whether the run was planned again, i.e. a node changed before a restart of the
-    controller.
+    """Return whether the run was planned again after its binds were blocked.
 
-    Always False for a sweep, whose reservation may be for other groups.
+    That shows that a node changed before the controller restarted. Always False for a sweep, whose
+    reservation may be for other groups.
     """
     found = world.reservations.get(world.reservation_of.get(run.uid, ""))
     return run.spec.gang is Gang.RUN and found is not None and found.state is State.PENDING
 
 
 def backoff(first: Millis, most: Millis, count: int) -> Millis:
-    """Return the back-off after `count` failures; it doubles with each failure."""
+    """Return the back-off after `count` failures: `first`, doubled with each further one, at most
+    `most`."""
     assert count >= 1
     return min(most, first << min(count - 1, 32))

@@ -1,4 +1,4 @@
-"""Queries about a run's open leases and their pods, and the functions that end them.
+"""Queries about a run's open leases and their pods, and functions that tell leases to end.
 
 Shared by everything in `control` that ends leases: whether the GPUs are really free and since when,
 and how a whole unit is told to stop.
@@ -17,7 +17,7 @@ def pod_of(world: World, lease: Lease) -> Pod | None:
 
 
 def is_gone(world: World, lease: Lease) -> bool:
-    """Return whether no process of the lease's pod can still use the GPUs."""
+    """Return whether no process of the lease's pod can still use its GPUs."""
     if lease.role is Role.SPARE:
         return True
     pod = pod_of(world, lease)
@@ -38,7 +38,7 @@ def is_bound(world: World, uid: Uid, unit: int, attempt: int) -> bool:
 
 
 def live_units(world: World, uid: Uid) -> list[tuple[int, Attempt]]:
-    """Return the units with open leases, and their present attempts."""
+    """Return the run's units with open leases, each with its present attempt."""
     book = world.books.get(uid)
     if book is None:
         return []
@@ -58,7 +58,10 @@ def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
 def end_all(
     turn: Turn, leases: list[Lease], why: Closed | ClosureReason, *, grace: Millis | None = None
 ) -> None:
-    """Mark these leases as ending, with each run's own grace period or a shorter given one."""
+    """Mark these leases as ending.
+
+    Each gets the grace period of its run, or `grace` if that is shorter.
+    """
     for lease in leases:
         assert lease.ending is None, lease.name
         run = turn.world.runs.get(lease.uid)

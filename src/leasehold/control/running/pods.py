@@ -28,7 +28,7 @@ _STRAY_GRACE: Millis = 30 * SECOND  # for a pod without a lease
 class MakePod(Record):
     """Create a pod."""
 
-    pod: Pod  # what the World remembers until the pod is observed
+    pod: Pod  # the record that the World keeps until the pod is observed
     wire: Wire
 
 
@@ -138,8 +138,8 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
 
 
 def trial_pod(run: Run, gpu_resource: str) -> Wire:
-    """Return a pod like those of the run, without node and lease, to test whether it could be
-    created."""
+    """Return a pod like those of the run, but without node and lease, for a dry run of its
+    creation."""
     wire = pod_to_wire(
         run.spec.template,
         name=f"{label_value(run.name)[:40].strip('-._').lower()}-tried",
@@ -169,8 +169,11 @@ def _master(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> str:
 
 
 def _least(world: World, run: Run, gang: list[list[Lease]]) -> dict[str, str]:
-    """Return how many pods must stay during voluntary disruptions: all but those that spares or
-    the elastic minimum can absorb."""
+    """Return the annotation that says how many of the run's pods must stay in a voluntary
+    disruption.
+
+    The others can be lost: spares or the elastic minimum make up for them.
+    """
     if len(gang) < 2:
         return {}
     gpus = sum(lease.gpus for lease in gang[0])
@@ -184,8 +187,10 @@ def _least(world: World, run: Run, gang: list[list[Lease]]) -> dict[str, str]:
 
 
 def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[str, str]:
-    """Return the variables that tell a pod its place. Ranks are fixed only if nothing can change
-    them."""
+    """Return the environment variables of a pod: its gang, its rank, and where the gang meets.
+
+    Ranks are given only if no swap or resize can change them.
+    """
     first = leases[0]
     mates = _mates(run, leases, gang)
     gpus = sum(lease.gpus for lease in leases)
@@ -226,14 +231,17 @@ def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[
 
 
 def _meeting_port(run: Run) -> int:
-    """Return the rendezvous port, which is the same for all pods of a run. It follows from the
-    uid, because slots change with a swap."""
+    """Return the port at which the run's pods meet, the same for all of them.
+
+    It follows from the uid, because slots change with a swap.
+    """
     digest = hashlib.sha256(run.uid.encode()).digest()
     return _MEETING_FIRST + int.from_bytes(digest[:4], "big") % _MEETING_PORTS
 
 
 def _superfluous(turn: Turn, uid: Uid) -> tuple[list[RemovePod], list[Pod]]:
-    """Return the pods that must go, and those whose end has been recorded."""
+    """Return the pods to remove, and the pods whose finalizer can go because their end is
+    recorded."""
     world = turn.world
     orders: list[RemovePod] = []
     releases: list[Pod] = []
@@ -262,9 +270,9 @@ def _superfluous(turn: Turn, uid: Uid) -> tuple[list[RemovePod], list[Pod]]:
 
 
 def _is_kept(world: World, pod: Pod) -> bool:
-    """Return whether the pod stays so that its log can be read: it ended by itself.
+    """Return whether the pod stays so that its log can be read: the pod ended by itself.
 
-    It stays even if there is a newer attempt, because users ask for the failed one.
+    Such a pod stays even if there is a newer attempt, because users ask for the failed one.
     `shell.loop.ended_pods` removes old ones and limits their number.
     """
     run = world.runs.get(pod.run_uid)
@@ -272,7 +280,7 @@ def _is_kept(world: World, pod: Pod) -> bool:
 
 
 def _is_dead(world: World, pod: Pod) -> bool:
-    """Return whether the node is fenced or gone and will never report the pod's end."""
+    """Return whether the pod's node is fenced or gone, and so will never report the pod's end."""
     state = world.fleet.nodes.get(pod.node)
     return state is None or state.node.fenced
 

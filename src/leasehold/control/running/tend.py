@@ -1,7 +1,8 @@
-"""Tends one run: turns pod events into closures, and limits and cancellations into endings.
+"""Tends one run: closes leases whose pods ended, and marks leases as ending at limits and on
+request.
 
-Called for every run with news or a due alarm. The meaning of a pod's end is decided here, that of a
-node's end in `failures`.
+Called for every run with news or a due alarm. This module decides what a pod's end means,
+`failures` what a node's end means.
 """
 
 from leasehold.control.reasons import NoticeReason
@@ -69,8 +70,8 @@ def tend(turn: Turn, uid: Uid) -> None:
 
 
 def _note_bound(turn: Turn, uid: Uid) -> None:
-    """Note the units whose pods were all accepted by their nodes: such a unit is Running from
-    then on."""
+    """Note the units whose pods have all been accepted by their nodes. From then on the unit is
+    Running."""
     world = turn.world
     book = world.books.get(uid)
     if book is None or not world.open_by_run.get(uid):
@@ -88,7 +89,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             world.fold_bound(uid, unit, number)
             turn.touched[uid] = None
             if any(lease.ending for lease in leases):
-                continue  # no notice: it was known before, and is only found again after a restart
+                continue  # no notice: after a restart, a bind that was known before is found again
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
             turn.tell(
@@ -97,9 +98,9 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
 
 
 def _is_taken_back(attempt: Attempt | None, leases: list[Lease]) -> bool:
-    """Return whether the leases are the rest of a bind that could not be completed.
+    """Return whether these leases are what is left of a start that could not be bound.
 
-    If a pod failed by itself, its gang mates also end with `Fail`; those were bound.
+    If a pod failed by itself, its gang mates also end with `Fail`; but those had been bound.
     """
     cause = attempt.cause if attempt is not None else None
     return cause is not Cause.EXIT and any(
@@ -132,7 +133,8 @@ def _close_what_is_over(turn: Turn, uid: Uid) -> None:
 
 
 def _close_refused(turn: Turn, uid: Uid) -> None:
-    """Close leases whose objects the store refuses for good; they must not block the ledger."""
+    """Close leases whose objects the store refuses for good, because they must not block the
+    ledger."""
     world = turn.world
     for lease in standing(world, uid):
         if lease.name in world.refused_leases:
@@ -143,7 +145,7 @@ def _close_refused(turn: Turn, uid: Uid) -> None:
 
 
 def _close_ending(turn: Turn, lease: Lease) -> None:
-    """Close an ending lease. The reason is that of its mark, whatever the exit code."""
+    """Close an ending lease. The reason is the one it was marked with, whatever the exit code."""
     assert lease.ending is not None, lease.name
     why, cause = lease.ending.why, None
     unit = turn.world.unit_of(lease.uid, lease.group)
@@ -160,10 +162,11 @@ def _key(world: World, uid: Uid) -> str:
 
 
 def _may_restart(turn: Turn, lease: Lease) -> bool:
-    """Return whether the exit counts as a restart in place, shortly after a swap or resize (E3).
+    """Return whether a failed pod is restarted in place: its run was swapped or resized shortly
+    before (E3).
 
-    A swap or resize of the attempt before does not count, even if it ended that attempt at the
-    very instant at which the present one began.
+    A swap or resize of the attempt before does not count, even if it ended that attempt at the very
+    instant at which the present one began.
     """
     world, uid = turn.world, lease.uid
     book = world.book(uid)
@@ -177,7 +180,7 @@ def _may_restart(turn: Turn, lease: Lease) -> bool:
 
 
 def restarts(turn: Turn, uid: Uid) -> list[Pod]:
-    """Return the pods that failed within `swap.settle`; they are removed and made again in
+    """Return the pods that failed within `swap.settle`. They are removed and created again in
     place."""
     found = {}
     for lease in open_leases(turn.world, uid):
@@ -195,7 +198,7 @@ def restarts(turn: Turn, uid: Uid) -> list[Pod]:
 
 
 def _has_paused(turn: Turn, pod: Pod) -> bool:
-    """Return whether the pod may be made again: at once the first time, later only after a
+    """Return whether the pod may be created again: at once the first time, later only after a
     pause."""
     world = turn.world
     uid, at = world.restarted.get(pod.key, (pod.uid, turn.now))
@@ -215,9 +218,9 @@ def _end_orphans(turn: Turn, uid: Uid) -> None:
 
 
 def _bind_or_give_up(turn: Turn, run: Run) -> None:
-    """Take an attempt back unless all its pods are bound within the bind timeout (B2).
+    """Undo a start unless all its pods are bound within the bind timeout (B2).
 
-    A pod that its node accepted but cannot start is no failed bind: that attempt has failed.
+    If a node accepted a pod but cannot start it, the bind has not failed: the attempt has.
     """
     world = turn.world
     failing: dict[int, str] = {}
@@ -249,8 +252,10 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
 
 
 def _fail_to_start(turn: Turn, lease: Lease, pod: Pod) -> None:
-    """Fail a unit whose pod could not be started. Only one lease carries the pod's message,
-    because a batch has no room for one per lease."""
+    """Fail a unit whose pod could not be started.
+
+    Only one lease carries the pod's message, because a batch has no room for one per lease.
+    """
     why = " ".join((pod.waits_for or "its kubelet gives no reason").split())[:REASON_CHARS_MAX]
     end_all(turn, [lease], ClosureReason(reason=Closed.FAIL, detail=why))
     end_unit(turn, lease.uid, turn.world.unit_of(lease.uid, lease.group), Closed.FAIL)
@@ -259,7 +264,10 @@ def _fail_to_start(turn: Turn, lease: Lease, pod: Pod) -> None:
 
 
 def _due(world: World, run: Run, lease: Lease, pod: Pod | None) -> Instant:
-    """Return when the pod must be running; a node that accepted it may need long for its image."""
+    """Return when the pod must be bound.
+
+    If its node has accepted it, return when it must have started: pulling its image may take long.
+    """
     if pod is None or pod.waits_for is None:
         return lease.start + world.policy.bind_timeout
     return lease.start + (run.spec.start_timeout or world.policy.start_timeout)
@@ -273,7 +281,10 @@ def _too_late(lease: Lease, pod: Pod | None) -> str:
 
 
 def _is_late(turn: Turn, lease: Lease, by: Instant) -> bool:
-    """Return whether the pod missed its deadline. A swapped pod has none: its gang is running."""
+    """Return whether the pod missed the deadline `by`.
+
+    A pod that runs on a spare after a swap has no deadline, because its gang is running.
+    """
     return (
         turn.time_trusted
         and lease.reason in (Opened.START, Opened.GROW)
@@ -283,8 +294,10 @@ def _is_late(turn: Turn, lease: Lease, by: Instant) -> bool:
 
 
 def _has_run(world: World, lease: Lease) -> bool:
-    """Return whether the pod ran before and is being restarted in place, so that this is no
-    bind."""
+    """Return whether the lease's pod has run before and is only restarted in place.
+
+    The deadline for a bind does not apply to such a pod.
+    """
     if f"{lease.namespace}/{lease.pod}" in world.restarted:
         return True
     unit = world.unit_of(lease.uid, lease.group)
@@ -292,8 +305,10 @@ def _has_run(world: World, lease: Lease) -> bool:
 
 
 def _take_back(turn: Turn, run: Run, group: int) -> None:
-    """Take a group back with its whole unit; a running gang loses only the group by which it
-    grew."""
+    """End the leases of the whole unit whose group could not be bound.
+
+    If a running gang grew by that group, only this group ends.
+    """
     mates = [lease for lease in standing(turn.world, run.uid) if lease.group == group]
     if not any(lease.reason is Opened.GROW for lease in mates):
         mates = standing(turn.world, run.uid, turn.world.unit_of(run.uid, group))
@@ -347,7 +362,10 @@ def _release_spares(turn: Turn, run: Run) -> None:
 
 
 def _sort(turn: Turn, run: Run) -> None:
-    """File the run in the work list by what remains to be done."""
+    """Note in the work list whether the run has waiting units, and whether its width must change.
+
+    If the run is over, its refusal is forgotten and its reservation cancelled.
+    """
     world = turn.world
     units = units_of(world, run)
     waiting = any(where.standing is Standing.WAITING for where in units.values())

@@ -34,7 +34,7 @@ Places = tuple[tuple[str, int], ...]
 
 
 class Due(Record):
-    """A run whose start by preemption is due, and for which its site is not free."""
+    """A run whose start by preemption is due, but whose site is not free."""
 
     request: StartRequest
     reservation: Reservation
@@ -42,8 +42,10 @@ class Due(Record):
 
 
 def activate_due(turn: Turn, due: list[Due]) -> None:
-    """Activate due runs by (start, place in the queue); after the first activation the others
-    wait for the next turn (A1)."""
+    """Activate due runs in the order of (start, place in the queue).
+
+    After the first activation the others wait for the next turn (A1).
+    """
     if not due or must_wait(turn):
         return
     world, whole = turn.world, turn.calendar
@@ -62,10 +64,10 @@ def activate_due(turn: Turn, due: list[Due]) -> None:
 
 
 def finish_activations(turn: Turn) -> bool:
-    """Preempt for GPUs if the family was told to end in the turn before; both are one activation
-    (O5).
+    """Continue an activation that first took money back from the family: now preempt for GPUs (O5).
 
-    Called before any run is considered. Returns whether the walk is left to the next turn.
+    Both steps are one activation. Called before any run is considered. Returns whether something
+    was decided, so that the walk is left to the next turn.
     """
     world = turn.world
     for uid in sorted(world.activating):
@@ -92,9 +94,10 @@ def finish_activations(turn: Turn) -> bool:
 
 
 def recall_activations(turn: Turn) -> None:
-    """Hold the places of runs whose Resolution is in the ledger, but whose status was lost (A4).
+    """Hold again the places of runs whose Resolution is in the ledger, but whose status was lost
+    (A4).
 
-    Called in the first turn after a restart. `finish_activations` finds the place again.
+    Called in the first turn after a restart. `finish_activations` then finds the place again.
     """
     world = turn.world
     for uid in sorted(uid for uid in world.work.pending if uid in world.reservation_of):
@@ -109,8 +112,11 @@ def recall_activations(turn: Turn) -> None:
 
 
 def _standing_plans(turn: Turn, run: Run) -> Calendar:
-    """Return a calendar with all holds, and with the plans that the reservations of the runs ahead
-    record. Needed before the walk, when no plan has been entered yet."""
+    """Return a calendar with all holds, and the plans recorded in the reservations of the runs
+    ahead.
+
+    Needed before the walk, when no plan has been entered yet.
+    """
     world, found = turn.world, turn.calendar.only(turn.world.activating)
     for ahead in in_order(world, world.work.pending):
         reservation = present(world, ahead)
@@ -161,7 +167,7 @@ def _holds_and_plans_ahead(calendar: Calendar, world: World, run: Run) -> Calend
 
 
 def _activate(turn: Turn, due: Due) -> bool:
-    """Preempt for one run. Returns whether anything was decided."""
+    """Preempt for one run whose start is due. Returns whether anything was decided."""
     world, request, found = turn.world, due.request, due.reservation
     subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
     if not can_publish(turn, subject):
@@ -196,12 +202,13 @@ def _activate(turn: Turn, due: Due) -> bool:
 
 
 def _has_cut(hold: Hold) -> bool:
-    """Return whether runs were already preempted for GPUs: that happens once per announcement."""
+    """Return whether runs were already preempted for GPUs under this announcement, which happens
+    once."""
     return any(each.cause is CutCause.RESERVATION for each in hold.resolutions)
 
 
 def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:
-    """Publish the Resolution with the losses that were compared, and mark its victims (A3)."""
+    """Publish the Resolution, with the losses that were compared, and mark its victims (A3)."""
     request, world = due.request, turn.world
     offers = NodeOffers(world, request, turn.calendar, at=turn.now, now=turn.now)
     publish_cuts(
@@ -226,7 +233,8 @@ def _is_paid(turn: Turn, request: StartRequest, found: Reservation) -> bool:
 
 
 def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
-    """Take the owner's envelope back from its family; preempt for GPUs in the next turn (O5).
+    """Take the owner's envelope back from its family; leave the preemption for GPUs to the next
+    turn (O5).
 
     Returns whether anything was decided. `finish_activations` does the second part.
     """
@@ -247,7 +255,8 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
 def apply_settlement(
     turn: Turn, request: StartRequest, taken: FamilySettlement, subject: Announced
 ) -> None:
-    """Move leases of the family to other payers, and preempt the rest, as settled (O5)."""
+    """Carry out a settlement: move leases of the family to other payers, and preempt the rest
+    (O5)."""
     for lease, covered in taken.moved:
         move_lease(turn, lease, covered)
     if taken.cuts is not None:

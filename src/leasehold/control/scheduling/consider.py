@@ -74,7 +74,7 @@ class Planned(Record):
 
     request: StartRequest
     refused: Refused
-    # None: only groups beyond the minimum wait, or an opportunistic run has no known start
+    # None if only groups beyond the minimum wait, or if an opportunistic run has no known start
     plan: Plan | None
     more: tuple[tuple[StartRequest, Plan], ...] = ()
 
@@ -88,7 +88,7 @@ class StartsByFamilyRule(Record):
 
 
 class Postponed(Record):
-    """A run for which the family rule is due, but whose turn still opens or closes leases.
+    """A run to which the family rule applies now, but in a turn that still opens or closes leases.
 
     The rule is applied in a later turn, and no run behind may start before (Q2).
     """
@@ -97,7 +97,7 @@ class Postponed(Record):
 
 
 class InQueue(Record):
-    """A run without a plan, because as many runs as the depth allows are planned ahead (Q9)."""
+    """A run without a plan, because the depth is used up by the runs ahead (Q9)."""
 
     refused: Refused
     place: PlaceInQueue
@@ -109,7 +109,7 @@ class InQueue(Record):
 
 
 class WaitsForHold(Record):
-    """A run whose place is held by its activation, but is not free yet (A4)."""
+    """A run for which its activation holds a place, but not all of the place is free yet (A4)."""
 
     hold: Hold
     request: StartRequest | None  # None while too few of its groups may start
@@ -126,7 +126,8 @@ class ReservationChange(Enum):
 
 
 class Denied(Record):
-    """A run that may not start now for a reason other than GPUs or money, or that never can."""
+    """A run that may not start now for a reason other than GPUs or money, or that can never
+    start."""
 
     refused: Refused
     then: ReservationChange
@@ -140,8 +141,9 @@ def consider(
 ) -> Verdict | None:
     """Return the verdict on a run, or None if no part of it waits.
 
-    `left`: the groups of a sweep that still wait after others of it have started in this walk.
-    `begun`: the number of groups started in a rehearsal, which opens no leases.
+    `left`: the groups of a sweep that still wait after other groups of it have started in this
+    walk.
+    `begun`: the number of groups that a rehearsal has started; a rehearsal opens no leases.
     """
     known = walk.answer(turn, run)
     if known is not None and walk.is_full(run, known):
@@ -192,9 +194,10 @@ def _widths(run: Run) -> list[tuple[int, ...]]:
 def _consider_sweep(
     turn: Turn, run: Run, walk: QueuePass, groups: tuple[int, ...], *, begun: int
 ) -> Verdict | None:
-    """Return the verdict on the next group of a sweep (G1), or on all of them if it cannot start.
+    """Return the verdict on the next group of a sweep (G1).
 
-    Then the groups short of the minimum are planned together, and each further one alone (G2).
+    If that group cannot start, the verdict covers all waiting groups. Those that the sweep lacks to
+    its minimum are planned together, and each further one alone (G2).
     """
     world = turn.world
     most = _groups_still_allowed(turn, run) - begun
@@ -227,7 +230,7 @@ def _groups_still_allowed(turn: Turn, run: Run) -> int:
 def _plans_beyond(
     turn: Turn, run: Run, walk: QueuePass, refused: Refused, groups: tuple[int, ...]
 ) -> tuple[tuple[StartRequest, Plan], ...]:
-    """Plan each of these groups alone by Q4 (G2), enter the plans and return them.
+    """Plan each of these groups alone by Q4 (G2). Enter the plans on the calendar and return them.
 
     Stops at the depth (Q9) and at the first group without a known start.
     """
@@ -249,7 +252,10 @@ def _plans_beyond(
 
 
 def _denied(turn: Turn, run: Run) -> Denied | None:
-    """Return the verdict if the run is quarantined, may not charge its owner, or backs off."""
+    """Return the verdict on a run that is quarantined, may not charge its owner, or backs off.
+
+    Returns None if none of this is the case.
+    """
     if run.uid in turn.quarantined:
         return Denied(refused=why_put_aside(turn.world, run.uid), then=ReservationChange.CANCEL)
     not_allowed = owner_allowed(turn.world, run)
@@ -297,7 +303,7 @@ def _back_off(turn: Turn, run: Run, where: UnitState) -> Denied:
 def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
     """Return the verdict on a run whose place is held: it starts as soon as the place is free.
 
-    It starts there and with the held payers, whatever else would be possible (A4).
+    It starts in that place and with the held payers, even if another start is possible (A4).
     """
     world = turn.world
     refused = Refused(
@@ -322,7 +328,7 @@ def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
 def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
     """Return payers and places for a start now, or the refusal.
 
-    The leases must also fit into one batch. An opportunistic run may be placed on spares (F1).
+    The leases of the start must also fit into one batch. An opportunistic run may use spares (F1).
     """
     world = turn.world
     if not world.policy.binder_enabled:
@@ -344,7 +350,7 @@ def _try(turn: Turn, request: StartRequest) -> Admitted | Refused:
 
 
 def _try_spares(turn: Turn, request: StartRequest) -> Admitted | Refused:
-    """Return places on other runs' spares and on free GPUs that no entry needs (F1, F2)."""
+    """Return places on other runs' spares and on free GPUs that no plan or hold needs (F1, F2)."""
     world = turn.world
     with world.what_if.opened():
         as_found_by(world, request, turn.calendar, start=turn.now)
@@ -363,7 +369,7 @@ def _too_large(turn: Turn, size: int) -> Refused:
 def _fits_with_longest_name(turn: Turn, request: StartRequest) -> bool:
     """Return whether a batch could hold the gang even if its run had the longest possible name.
 
-    Only then does the answer hold for equal runs, whose names differ.
+    Only then does a refusal hold for all equal runs, whose names differ.
     """
     longest = replace(request.run, name="x" * NAME_MAX)
     return not turn.is_too_large(turn.gang_bytes_at_most(longest, request.placement))
@@ -377,9 +383,10 @@ def _wait(
     *,
     is_known: bool = False,
 ) -> Verdict:
-    """Return the verdict on a run that cannot start now: never, in the queue, or planned.
+    """Return the verdict on a run that cannot start now.
 
-    `refused`: why it cannot start now. `is_known`: that is the refusal of an equal run.
+    The run can never start, or it is in the queue without a plan, or it is planned.
+    `refused`: why the run cannot start now. `is_known`: that reason was found for an equal run.
     """
     world, run = turn.world, request.run
     if not world.policy.binder_enabled:
@@ -441,7 +448,7 @@ def _family_rule_due(turn: Turn, request: StartRequest) -> Announced | None:
 
 
 def _take_back(turn: Turn, request: StartRequest, subject: Announced) -> FamilySettlement | None:
-    """Return how the family gives the envelope back; None if the run would not start then."""
+    """Return how the family gives the envelope back; None if the run would not start even then."""
     if not can_publish(turn, subject):
         return None
     return take_back(turn, request, seeder=lambda: subject.seed(turn))

@@ -1,4 +1,4 @@
-"""The family rule (O5, Q6): an owner is not locked out of its own envelope by its family.
+"""The family rule (O5, Q6): an owner gets its own envelope back if its family uses it.
 
 The family's leases in the owner's envelopes are treated as an overdraft of these envelopes. As few
 as needed move to other payers; if that is not enough, others end by the rules of a Resolution. All
@@ -28,8 +28,10 @@ from leasehold.core.world.world import World
 
 
 class FamilySettlement(Record):
-    """How a family gives back an owner's envelopes: leases that other payers take over, the cuts
-    among the rest, and where the run starts."""
+    """How a family gives back an owner's envelopes, and where the owner's run then starts.
+
+    Some leases move to other payers. Of the rest, some are cut.
+    """
 
     moved: tuple[tuple[Lease, Covered], ...]
     cuts: Cuts | None
@@ -41,8 +43,8 @@ class FamilySettlement(Record):
 def leases_to_give_back(turn: Turn, request: StartRequest, walk: QueuePass) -> tuple[str, ...]:
     """Return the family's leases in the owner's envelopes if they keep the run from starting (Q6).
 
-    That is: the owner's own envelopes do not pay for the run now, but would without these leases.
-    Otherwise returns nothing.
+    That is so if the owner's own envelopes do not pay for the run now, but would without these
+    leases. Otherwise nothing is returned.
     """
     world, now = turn.world, turn.now
     if world.policy.cuts is CutPolicy.NEVER:
@@ -75,8 +77,8 @@ def take_back(
 ) -> FamilySettlement | None:
     """Return how an owner gets its envelopes back so that its run starts now; None if it cannot.
 
-    `is_paid`: whether the run has payers. If given, it replaces the search for payers and a place:
-    the run's site is then preempted for in the next turn.
+    `is_paid`: returns whether the run has payers. If it is given, no place is looked for: the GPUs
+    are preempted in the next turn.
     """
     world, now = turn.world, turn.now
     own = tuple(each.key for each in _own_envelopes(world, request))
@@ -99,9 +101,9 @@ def _rehearse(
     is_paid: Callable[[], bool] | None,
     now: Instant,
 ) -> FamilySettlement | None:
-    """Move and end leases in the what-if until the run fits, and return what was done.
+    """Move and end leases in the what-if until the run fits, and return how.
 
-    Returns None if it never fits. The caller must hold an open what-if.
+    Returns None if the run never fits. The caller must hold an open what-if.
     """
     world = turn.world
     trial = _TrialPayers(world, now)
@@ -161,7 +163,7 @@ def _rehearse(
 
 
 class _TrialPayers:
-    """The payers of leases during a trial, and the leases that have ended in it.
+    """Moves leases to other payers and ends leases, in a what-if only.
 
     The caller must hold an open what-if.
     """
@@ -208,7 +210,7 @@ class _TrialPayers:
             world.accounts.end(each, term, at=self._now)
 
     def restore(self, lease: Lease) -> None:
-        """Undo `end` for a victim that is spared."""
+        """Undo `end` for a victim that is not needed."""
         world, term = self._world, self._world.terms[lease.name]
         self.gone.discard(lease.name)
         world.what_if.note(lambda: self.gone.add(lease.name))
@@ -224,8 +226,10 @@ def _own_envelopes(world: World, request: StartRequest) -> list[Envelope]:
 
 
 def _shared(world: World, request: StartRequest) -> list[Lease]:
-    """Return the family's open leases in those envelopes of the owner that pay in a location
-    that the run may use."""
+    """Return the family's open leases in the owner's envelopes.
+
+    Only envelopes count that pay in a location that the run may use.
+    """
     places = locations_for(world, request.run.spec)
     return [
         lease

@@ -28,7 +28,8 @@ from leasehold.core.world.world import World
 
 
 class Hold(Record):
-    """What an activation under way holds: the run's reservation, and its Resolutions so far."""
+    """What an activation under way holds: the run's reservation, and the Resolutions made for it so
+    far."""
 
     run: Run
     reservation: Reservation
@@ -41,7 +42,7 @@ class Hold(Record):
 
 
 def hold_of(world: World, run: Run) -> Hold | None:
-    """Return the activation under way for a run, or None."""
+    """Return what the run's activation holds; None if no activation of the run is under way."""
     if run.uid not in world.activating:
         return None
     reservation = world.reservations[world.reservation_of[run.uid]]
@@ -55,8 +56,11 @@ def still_there(world: World, hold: Hold) -> list[str]:
 
 
 def ends_at(world: World, hold: Hold) -> Instant:
-    """Return when the hold is given up: `drain.timeout` after the Resolution, but not before the
-    last victim's deadline."""
+    """Return when the hold is given up.
+
+    That is `drain.timeout` after the first Resolution, but not before the last deadline of a
+    victim.
+    """
     begun = min((each.instant for each in hold.resolutions), default=hold.reservation.since)
     return max(begun + world.policy.victim_timeout, _last_deadline(world, hold))
 
@@ -68,9 +72,10 @@ def _last_deadline(world: World, hold: Hold) -> Instant:
 
 
 def enter_holds(turn: Turn) -> None:
-    """Enter all holds in the calendar, before any run is considered.
+    """Enter all holds on the calendar, before any run is considered.
 
-    Drops the holds of runs that are bound, and those that timed out while their run may not start.
+    Ends the holds of runs that are bound. Also ends holds that have timed out while their run may
+    not start.
     """
     world = turn.world
     for uid in sorted(world.activating):
@@ -139,10 +144,10 @@ def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
 
 
 def enter_hold(turn: Turn, hold: Hold) -> None:
-    """Enter what the run holds on the calendar, less what it has already leased of it.
+    """Enter on the calendar what the run holds, less what it has already leased of that.
 
-    While only the family's leases are ending (O5), the place is still a site (`is_site`). Then
-    only the payers are entered: `finish_activations` finds the place before the queue is walked.
+    While only the family's leases are ending (O5), the place is still a site (`is_site`). Then only
+    the payers are entered: `finish_activations` finds the place before the queue is walked.
     """
     world, run, found = turn.world, hold.run, hold.reservation
     places = {} if found.is_site else dict(found.held_places)
@@ -216,7 +221,10 @@ def start_where_held(turn: Turn, hold: Hold, request: StartRequest) -> Admitted 
 def _pack_in(
     world: World, request: StartRequest, planned: PlannedSite, held: dict[str, int]
 ) -> Packed | None:
-    """Place the pods on the held GPUs. The caller must hold an open what-if."""
+    """Place the pods on the held GPUs, or return None.
+
+    The caller must hold an open what-if.
+    """
     fleet = world.fleet
     domains = sorted({fleet.nodes[name].node.domain for name in held})
     for domain in domains:
@@ -238,7 +246,8 @@ def _pack_in(
 
 
 def _pays(turn: Turn, hold: Hold, request: StartRequest) -> bool:
-    """Return whether the held payers can pay beside the other holds; plans do not count (A4)."""
+    """Return whether the held payers can pay. Other holds count as used money, plans do not
+    (A4)."""
     world = turn.world
     others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != request.run.uid)
     with world.what_if.opened():

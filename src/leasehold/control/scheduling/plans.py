@@ -72,9 +72,9 @@ def plan_for(
     family: tuple[str, ...] = (),
     is_first: bool,
 ) -> Plan | None:
-    """Return the plan of a run that cannot start now; None if it gets none.
+    """Return the plan of a run that cannot start now; None if the run gets no plan.
 
-    `refused`: why it cannot start now.
+    `refused`: why the run cannot start now.
     `family`: leases of the family that keep the run from starting (Q6).
     `is_first`: the request is for a whole run, or for the groups that a sweep lacks to its
     minimum. Each further group of a sweep is planned by Q4 only (G2).
@@ -114,7 +114,8 @@ def _plan(
     family: tuple[str, ...],
     is_first: bool,
 ) -> Plan | None:
-    """Return the plan by Q4, Q5 or the lack of money, apart from the family rule.
+    """Return the plan by Q4, by Q5, or for a run that lacks money (Q6); the family rule is not
+    applied.
 
     Example, submitted at 08:00 with a patience and a `maxWait` of 24 h: a known start tomorrow at
     07:00 is planned (Q4). If the first fit is in three days and the run lacks only GPUs, it gets a
@@ -146,7 +147,8 @@ def _plan(
 
 
 def _is_paid(turn: Turn, request: StartRequest, walk: QueuePass, *, at: Instant) -> bool:
-    """Return whether the run would have payers at `at`, wherever an empty fleet could hold it."""
+    """Return whether the run would have payers at `at` in any place where it fits on an empty
+    fleet."""
     unpaid = why_unpaid(
         turn.world,
         request,
@@ -180,10 +182,11 @@ def _is_paid_some_time(
 def _known_start(
     turn: Turn, request: StartRequest, refused: Refused, walk: QueuePass, old: Reservation | None
 ) -> tuple[Plan | None, frozenset[EnvelopeKey]]:
-    """Return the plan for the first known instant at which the run fits, or None, and the
-    envelopes that were asked (Q4).
+    """Return the plan for the first known instant at which the run fits, or None (Q4).
 
-    `old`: its known start is kept if it is still possible and no earlier one is (Q7).
+    Also returns the envelopes that were asked to pay.
+    `old`: the run's reservation. Its known start is kept if it is still possible and no earlier
+    start is known (Q7).
     """
     world, run = turn.world, request.run
     stands = old is not None and _stands(turn, request, old)
@@ -271,7 +274,7 @@ def can_pay_held(
 ) -> bool:
     """Return whether exactly these payers can pay for a start at `at`.
 
-    The caller must hold an open what-if in which the calendar is respected.
+    The caller must hold an open what-if in which claims that the run must respect count as used.
     """
     ask = funding_request_for(
         request, ("", ""), request.placement.gpus, start=at, borrowed=request.borrowed_already
@@ -283,9 +286,9 @@ def can_pay_held(
 
 
 def _short_of_money(turn: Turn, request: StartRequest, first: Instant) -> Plan:
-    """Return the plan of a run that lacks payers: from `first` (T0) on it claims free money (Q6).
+    """Return the plan of a run that lacks payers (Q6).
 
-    Until then it holds nothing.
+    From `first` (T0) on the run claims the money that is free. Until then it holds nothing.
     """
     money = _claimable(turn, request) if turn.now >= first else ()
     since = turn.now if money else 0
@@ -293,7 +296,10 @@ def _short_of_money(turn: Turn, request: StartRequest, first: Instant) -> Plan:
 
 
 def _claimable(turn: Turn, request: StartRequest) -> tuple[HeldMoney, ...]:
-    """Return the money that is free now in payer order, in the location where least is missing."""
+    """Return the free money that the run may claim now, in payer order.
+
+    It is that of one location: the one in which the fewest GPUs would still lack a payer.
+    """
     world, now = turn.world, turn.now
     best: tuple[int, tuple[HeldMoney, ...]] | None = None
     with world.what_if.opened():
@@ -336,9 +342,10 @@ def _by_cuts(
 ) -> Plan:
     """Return a start by preemption (Q5), or a plan that waits for its notice or is Blocked (Q11).
 
-    - Before the notice: nothing is held.
-    - Announced: the same site, or another one in the same domains for the same T (Q7).
-    - Otherwise: the first instant with payers and a site.
+    - Before the notice the plan holds nothing.
+    - Once the start is announced, the plan keeps the same site. If that is impossible, it takes
+      another site in the same domains for the same T (Q7).
+    - Otherwise the plan is for the first instant with payers and a site.
 
     `first`: T0, the earliest time at which other runs may be preempted for the run.
     """
@@ -389,7 +396,7 @@ def _choose(
 
 
 def _on(turn: Turn, request: StartRequest, site: Site, walk: QueuePass, *, starts: Instant) -> Plan:
-    """Return the start by preemption on this site, with its odds."""
+    """Return the plan of a start by preemption on this site, with its odds."""
     seen = _preview(turn, request, site, starts, lambda: walk.may_sample(turn))
     return replace(_on_site(site, starts=starts), preview=seen)
 
@@ -411,7 +418,7 @@ def _preview(
 
 
 def _on_site(site: Site, *, starts: Instant) -> Plan:
-    """Return the start by preemption on this site, without a preview."""
+    """Return the plan of a start by preemption on this site, without odds."""
     return Plan(
         starts=starts,
         confidence=Confidence.CUTS,
@@ -447,7 +454,7 @@ def _waits_for_victims(world: World, run: Run) -> bool:
 def _site_stands(
     turn: Turn, request: StartRequest, old: Reservation, *, at: Instant, returned: tuple[str, ...]
 ) -> bool:
-    """Return whether the site of a reservation is still a site, and its payers can pay (Q7)."""
+    """Return whether the places in a reservation are still a site, and its payers can pay (Q7)."""
     if not old.is_site or not _is_whole(request, old.held_places):
         return False
     world, now = turn.world, turn.now
@@ -466,8 +473,8 @@ def _kept_site(
 ) -> Plan:
     """Return the plan of a run while the policy forbids preemption for GPUs (Q10).
 
-    From T0 on it reserves its site until the site comes free, if no run ahead has reserved a site
-    in the same domains. `waits`: the plan that holds nothing.
+    From T0 on the run reserves its site until the site comes free, if no run ahead has reserved a
+    site in the same domains. `waits`: the plan that holds nothing.
     """
     world, now = turn.world, turn.now
     if now < waits.starts:
@@ -490,7 +497,7 @@ def _kept_site(
 
 
 def enter(turn: Turn, request: StartRequest, plan: Plan) -> None:
-    """Enter a plan on the calendar, so that the runs behind respect it.
+    """Enter a plan on the calendar, so that the runs behind leave its GPUs and money free.
 
     A known start that is more than `reservation.maxWait` away is not entered until it is nearer
     (Q4).
@@ -518,7 +525,7 @@ def claims_of_held(
     start: Instant,
     end: Instant,
 ) -> list[Claim]:
-    """Return the claims that a plan or hold has on its payers, from `start` to `end`."""
+    """Return what a plan or hold claims of its payers, from `start` to `end`."""
     span = world.policy.accounting_horizon if request.span is None else request.span
     return [
         Claim(

@@ -55,8 +55,8 @@ _ABOUT_ROOM = frozenset(str(each) for each in Refusal if each.is_about_room)
 def walk_queue(turn: Turn) -> None:
     """Consider every waiting run once, in order; then activate the runs that are due (Q2, A1).
 
-    A run whose plan stands is not considered (Q7). If something becomes free that runs ahead have
-    not seen, the walk ends, and the next turn walks the queue again.
+    A run whose plan stands is not considered (Q7). The walk ends early if GPUs or money become free
+    that the runs ahead were not offered. Then the next turn walks the queue again.
     """
     world = turn.world
     enter_holds(turn)
@@ -88,7 +88,8 @@ def walk_queue(turn: Turn) -> None:
 
 
 def _let_stand(turn: Turn, run: Run, stands: StandingPlan, walk: QueuePass) -> None:
-    """Give the run the same place in the queue and on the calendar as in the walk before (Q7)."""
+    """Give the run the same verdict as in the walk before: its place in the queue, or its plan
+    (Q7)."""
     verdict = stands.verdict
     place = walk.take_place(run, verdict.refused)
     if isinstance(verdict, InQueue):
@@ -100,10 +101,11 @@ def _let_stand(turn: Turn, run: Run, stands: StandingPlan, walk: QueuePass) -> N
 
 
 def _consider(turn: Turn, run: Run, walk: QueuePass, due: list[Due]) -> tuple[Verdict | None, bool]:
-    """Consider a run, apply the verdicts, and return the last one and whether the walk must end.
+    """Consider a run and apply the verdicts. Return the last verdict, and whether the walk must
+    end.
 
     The groups of a sweep are considered one after the other until one cannot start (G1). The walk
-    must end if something became free that runs ahead have not seen.
+    must end if GPUs or money became free that the runs ahead were not offered.
     """
     verdict = consider(turn, run, walk)
     while verdict is not None:
@@ -123,8 +125,8 @@ def _consider(turn: Turn, run: Run, walk: QueuePass, due: list[Due]) -> tuple[Ve
 def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
     """Note whether the run's binds are blocked (B3).
 
-    A start unblocks them. Until then the note stays, whatever other verdicts the run gets, and a
-    change of a node allows another try.
+    A start ends the block. Before that, no other verdict ends it, and a change of a node allows
+    another try.
     """
     memory = turn.world.memory
     if isinstance(verdict, Started):
@@ -189,7 +191,10 @@ def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
 
 
 def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None:
-    """Write the reservation of a planned run; add the run to `due` if it must be activated now."""
+    """Write the reservation of a planned run; add the run to `due` if it must be activated now.
+
+    If no start is planned, the reservation is cancelled or blocked.
+    """
     if planned.plan is None:
         cancel_reservation(turn, run, "no start of it is planned")
     elif planned.plan.state is State.BLOCKED:
@@ -206,7 +211,7 @@ def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None
 
 
 def _wake_for(turn: Turn, plan: Plan) -> None:
-    """Wake when the plan's notice, its hold and its start begin."""
+    """Request turns for the instants at which the plan's notice, its hold and its start begin."""
     turn.wake(plan.starts)
     turn.wake(plan.starts - turn.world.policy.activation_lead)
     turn.wake(plan.held_from)
@@ -271,7 +276,8 @@ def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation
 
 
 def _remedies(plan: Plan, refused: Refused) -> tuple[str, ...]:
-    """Return what a preemption would take, step by step, or the refusal's remedy without one."""
+    """Return what a preemption would take, step by step; without a preemption, the refusal's
+    remedy."""
     seen = plan.preview
     if seen is None:
         return (refused.remedy,)
@@ -315,7 +321,7 @@ def _report_place(turn: Turn, run: Run, verdict: InQueue) -> None:
 def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> None:
     """Open the leases of a plan and report the start.
 
-    The reservation is released, except during an activation: then it ends when the run is bound
+    The run's reservation is released. During an activation it is not: it ends when the run is bound
     (A4).
     """
     world = turn.world
@@ -357,8 +363,10 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
 
 
 def _start_by_family_rule(turn: Turn, run: Run, verdict: StartsByFamilyRule) -> None:
-    """Move or end the family's leases (O5); start the run at once, or hold its place until they
-    have ended."""
+    """Move or end the family's leases (O5), and start the run.
+
+    If leases must end first, the run's place is held until they have ended.
+    """
     found, taken = present(turn.world, run), verdict.taken
     assert found is not None, run.key
     assert taken.plan is not None, run.key

@@ -1,7 +1,7 @@
 """What the runs of one walk over the queue share.
 
-A `QueuePass` is created for every walk. It counts the places in the queue (Q9), keeps an outlook
-for each size of pods, and gives equal runs one answer.
+A `QueuePass` is created for every walk. It counts the places in the queue (Q9). It keeps one
+`Outlook` (when pods will fit) for each size of pods. It gives equal runs one answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ _UNKNOWN: _Floor = (0, frozenset(), (), ())
 
 
 class PlaceInQueue(Record):
-    """A run's place in the queue, among its owner's runs and among all, and the depths of Q9.
+    """A run's place in the queue, among its owner's runs and among all, and the limits of Q9.
 
     Far places are rounded. Otherwise the statuses of all runs would change with every start.
     """
@@ -56,7 +56,7 @@ def refused_with_place(refused: Refused, place: PlaceInQueue, run: Run) -> Refus
 
 
 class _Depth:
-    """Counts the runs that wait for GPUs, or for money, and those of them that are planned (Q9)."""
+    """Counts the waiting runs and how many of them are planned, for GPUs or for money (Q9)."""
 
     def __init__(self, of_owner: int, of_all: int) -> None:
         self.of_owner, self.of_all = of_owner, of_all
@@ -68,8 +68,10 @@ class _Depth:
         return self.planned >= self.of_all or self.planned_of.get(owner, 0) >= self.of_owner
 
     def take(self, owner: str) -> tuple[bool, int]:
-        """Count one more run of this owner. Return whether it is planned, and its place among the
-        owner's runs."""
+        """Count one more run of this owner.
+
+        Returns whether the run is planned, and its place among the owner's runs.
+        """
         is_planned = not self.is_full(owner)
         self.total += 1
         mine = self.count_of[owner] = self.count_of.get(owner, 0) + 1
@@ -80,7 +82,8 @@ class _Depth:
 
 
 class QueuePass:
-    """What the runs of one walk over the queue share: places, outlooks, answers to equal runs."""
+    """What the runs of one walk over the queue share: counts, outlooks, and answers to equal
+    runs."""
 
     def __init__(
         self,
@@ -109,14 +112,15 @@ class QueuePass:
         self._outlooks: dict[tuple[str, int], Outlook] = {}
         self.supply = supply or Supply()
         self.possible: dict[Uid, Run] = {}  # runs that could start if nothing else ran (Q11)
-        # called before an outlook is read: notes which leases began or ended in this walk
+        # must be called before an outlook is read: notes the leases that this walk began or ended
         self.catch_up: Callable[[], None] = lambda: None
         self._empty: Accounts | None = None
 
     # Places in the queue.
 
     def is_full(self, run: Run, refused: Refused) -> bool:
-        """Return whether the depth is used up, so that no further run of this owner is planned."""
+        """Return whether the depth is used up, so that no further run of the run's owner is
+        planned."""
         return self._depth(refused).is_full(run.spec.owner)
 
     def take_place(self, run: Run, refused: Refused) -> PlaceInQueue:
@@ -138,9 +142,10 @@ class QueuePass:
     # What equal runs share.
 
     def answer(self, turn: Turn, run: Run) -> Refused | None:
-        """Return the refusal of an equal run in this walk, or None.
+        """Return the refusal that an equal run got in this walk, or None.
 
-        It is valid only while nothing has changed since, and for plain runs (`is_plain`).
+        A refusal is reused only if no lease and no entry of the calendar has changed since, and
+        only for plain runs (`is_plain`).
         """
         known = self._answers.get(self._alike.likeness(run))
         if known is None or known[0] != _state_key(turn) or not is_plain(turn, run):
@@ -155,17 +160,18 @@ class QueuePass:
         return settled
 
     def not_before(self, turn: Turn, run: Run) -> tuple[Instant, frozenset[EnvelopeKey]]:
-        """Return the earliest start worth trying, and the envelopes that were asked before it.
+        """Return the earliest start worth trying, and the envelopes that an equal run ahead asked
+        to pay.
 
-        As long as nothing became free, a run cannot start before an equal run ahead of it.
-        Returns 0 and no envelopes if nothing is known.
+        As long as nothing became free, a run cannot start before an equal run ahead of it. Returns
+        0 and no envelopes if no equal run was planned.
         """
         at, asked, freed, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
         holds = state == _state_key(turn) if at == FOREVER else freed == _freed_key(turn)
         return (at, asked) if holds and _is_unstarted_gang(turn, run) else (0, frozenset())
 
     def note_start(self, turn: Turn, run: Run, at: Instant, asked: frozenset[EnvelopeKey]) -> None:
-        """Note that the run cannot start before `at`. FOREVER: at no known instant."""
+        """Note that the run cannot start before `at`. FOREVER means at no known instant."""
         if _is_unstarted_gang(turn, run):
             floor = at, asked, _freed_key(turn), _state_key(turn)
             self._floors[self._alike.likeness(run)] = floor
@@ -175,7 +181,7 @@ class QueuePass:
     def may_sample(self, turn: Turn) -> bool:
         """Return whether odds may be sampled now: four times per second, in all walks together.
 
-        If not, wakes the turn when the next sample is allowed.
+        If not, request a turn for the instant at which the next sample is allowed.
         """
         if self.is_rehearsal:
             return False
@@ -194,7 +200,7 @@ class QueuePass:
         return could_hold(turn.world, request)
 
     def outlook(self, turn: Turn, flavor: str, gpus: int) -> Outlook:
-        """Return the outlook for pods of `gpus` GPUs, with the calendar as entered so far."""
+        """Return when pods of `gpus` GPUs will fit, given leases and the plans entered so far."""
         self.catch_up()
         for node in turn.calendar.changed:
             for known in self._outlooks.values():
@@ -213,7 +219,10 @@ class QueuePass:
         return found
 
     def outlook_for(self, turn: Turn, request: StartRequest) -> Outlook:
-        """Return the outlook for a request; a run that tolerates taints gets one of its own."""
+        """Return when pods of the request will fit (`Outlook`).
+
+        A run that tolerates taints gets an outlook of its own, because more nodes take it.
+        """
         flavor, gpus, tolerations = (
             request.placement.flavor,
             request.placement.pod_gpus,
@@ -228,12 +237,14 @@ class QueuePass:
             return found
 
     def forget_all(self) -> None:
-        """Drop all that was computed, because the changes are not known in detail."""
+        """Drop everything computed from leases, because it is not known which nodes have
+        changed."""
         self.supply.forget_all()
         self._outlooks.clear()
 
     def leases_changed(self, nodes: Iterable[str]) -> None:
-        """Recompute these nodes, on which leases began or ended in this walk."""
+        """Note that leases on these nodes began or ended in this walk, so that outlooks are
+        recomputed."""
         self.supply.forget(nodes)
         for known in self._outlooks.values():
             for name in nodes:
@@ -259,14 +270,14 @@ def _freed_key(turn: Turn) -> _StateKey:
 
 
 def _is_unstarted_gang(turn: Turn, run: Run) -> bool:
-    """Return whether the run is no sweep and never had a lease."""
+    """Return whether the run is not a sweep and has never had a lease."""
     return run.uid not in turn.world.books and run.spec.gang is Gang.RUN
 
 
 def is_plain(turn: Turn, run: Run) -> bool:
     """Return whether the run waits for its first start, as a whole, without a reservation.
 
-    Such a run has nothing that could make its answer differ from that of an equal run.
+    Such a run gets the same answer as any equal run.
     """
     world, uid = turn.world, run.uid
     return (

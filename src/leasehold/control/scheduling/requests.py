@@ -40,7 +40,7 @@ def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
 
 
 def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
-    """Return all waiting groups of a sweep, including those in a pause before a retry."""
+    """Return all waiting groups of a sweep, including groups that pause before a retry."""
     alike = unstarted(world, run)
     if alike is not None:
         return tuple(unit_keys(run)) if alike.standing is Standing.WAITING else ()
@@ -49,8 +49,10 @@ def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
 
 
 def node_changed_since_blocked(world: World, run: Run, where: UnitState) -> bool:
-    """Return whether a node changed since the run's binds were blocked: that is worth another
-    try (B3)."""
+    """Return whether a node has changed since the run's binds were blocked.
+
+    If so, the run may try again (B3).
+    """
     since = world.memory.blocked_binds.get(run.uid)
     blocked = where.rejected >= world.policy.bind_attempts and since is not None
     return blocked and since != world.node_changes
@@ -59,9 +61,9 @@ def node_changed_since_blocked(world: World, run: Run, where: UnitState) -> bool
 def groups_short_of_minimum(
     world: World, run: Run, waiting: tuple[int, ...], *, begun: int = 0
 ) -> tuple[int, ...]:
-    """Return the groups that a sweep lacks to its minimum; only they are planned by Q5 (G2).
+    """Return the groups that a sweep lacks to its minimum. Only these are planned by Q5 (G2).
 
-    `begun`: live groups without leases, in a rehearsal.
+    `begun`: the number of groups that a rehearsal has started; they have no leases.
     """
     if run.spec.gang is Gang.RUN:
         return waiting
@@ -77,10 +79,10 @@ def groups_short_of_minimum(
 def start_request_for(
     world: World, run: Run, groups: tuple[int, ...], within: tuple[str, ...] = ()
 ) -> StartRequest:
-    """Return the request for these groups. `within`: only these domains, if any are given.
+    """Return the request to start these groups. `within`: only these domains, if any are given.
 
-    Groups that start later use the domains of the others, and only those if they may not spread
-    (G3).
+    Groups that start later prefer the domains of the groups that run. If groups may not spread,
+    they may use only those domains (G3).
     """
     own = own_domains(world, run.uid)
     chooses_domain = run.spec.gang is Gang.GROUP and not run.spec.spread and not own
@@ -97,8 +99,7 @@ def start_request_for(
 
 
 def next_attempts(world: World, run: Run, groups: tuple[int, ...]) -> dict[int, int]:
-    """Return the next attempt number of each group: they count sets of Start leases by unit
-    (B5)."""
+    """Return the next attempt number of each group. Attempts are counted for each unit (B5)."""
     book = world.books.get(run.uid)
     numbers = {}
     for group in groups:

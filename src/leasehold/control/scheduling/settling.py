@@ -1,7 +1,7 @@
-"""Delays preemption until a turn opens and closes nothing, but at most for a second.
+"""Delays preemption and growth until a turn opens and closes no leases, but at most for a second.
 
-So all events of one instant are applied before anything is preempted (Q2). A busy fleet never comes
-to rest, hence the limit.
+So all events of one instant are applied before anything is preempted (Q2). On a busy fleet leases
+begin and end all the time, hence the limit.
 """
 
 from leasehold.control.turn import Turn
@@ -11,7 +11,7 @@ _SETTLES = SECOND  # the longest delay
 
 
 def must_wait(turn: Turn) -> bool:
-    """Return whether the caller must not preempt or grow yet; if so, request another turn."""
+    """Return whether it is too early to preempt or to grow; if so, request another turn."""
     is_new = turn.world.memory.moving_for(turn.now) < _SETTLES
     waits = is_new and is_in_motion(turn)
     turn.again = turn.again or waits

@@ -73,12 +73,12 @@ class StandingPlan:
     ) -> None:
         """Keep the verdict on `run`.
 
-        `lines`: its entries and claims on the calendar.
+        `lines`: the run's entries and claims on the calendar.
         `payers`: envelopes whose changes concern the run.
-        `locations`: where it may run.
-        `before`: GPUs that come free before this instant concern the run; `NOW`: only GPUs that
-        are free at present; None: no free GPUs concern it.
-        `until`: from then on the run must be considered even if nothing changed.
+        `locations`: where the run may be placed.
+        `before`: GPUs that come free before this instant concern the run. `NOW`: only GPUs that are
+        free at present concern it. None: no free GPUs concern it.
+        `until`: from this instant on the run must be considered even if nothing has changed.
         `seen`: the number of the newest change that the verdict takes into account.
         """
         self.run = run
@@ -95,7 +95,7 @@ class StandingPlan:
 
 
 class _ChangeNumbers:
-    """The number of the newest change of each node, domain and envelope."""
+    """For each node, domain and envelope, the number of its newest change."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, int] = {}
@@ -110,10 +110,10 @@ class _ChangeNumbers:
 
 
 class StandingPlans:
-    """The verdicts that are kept from walk to walk, and the changes since.
+    """The verdicts that are kept from walk to walk, and the changes since they were given.
 
-    A walk begins with `begin` and ends with `end`. A walk that breaks off is not ended: the runs
-    behind were not reached, so the changes that concern them are kept.
+    A walk begins with `begin` and ends with `end`. If a walk breaks off, `end` is not called: the
+    runs behind were not reached, so the changes that concern them are kept.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class StandingPlans:
         self._passing: QueuePass
 
     def begin(self, turn: Turn, walk: QueuePass) -> None:
-        """Begin a walk: note what has changed since the last one."""
+        """Begin a walk: note what has changed since the last walk."""
         self._turn, self._passing = turn, walk
         world = turn.world
         is_other = (self._policy, self._is_trusted) != (world.policy, turn.time_trusted)
@@ -152,7 +152,7 @@ class StandingPlans:
             self._compare_lines(uid)
 
     def end(self) -> None:
-        """End a walk that has reached every run: forget the changes that all runs have seen."""
+        """End a walk that has reached every run. Changes that every run has seen are forgotten."""
         self._entry_changes.clear(self._number)
         self._lease_changes.clear(self._begun)
 
@@ -169,12 +169,12 @@ class StandingPlans:
             self._passing.leases_changed(changes.nodes)
 
     def catch_up_in_walk(self) -> None:
-        """Note what has changed in the World during a walk, if anything has."""
+        """Note what has changed in the World during this walk, if anything has."""
         if not self._turn.world.journal.is_empty:
             self.catch_up()
 
     def _note(self, changes: Changes) -> None:
-        """Number the changes of nodes and payers; they concern every run."""
+        """Give the changes of these nodes and payers the next number. They concern every run."""
         self._number += 1
         table, number = self._lease_changes, self._number
         table.nodes.update(dict.fromkeys(changes.nodes, number))
@@ -188,7 +188,7 @@ class StandingPlans:
             table.domains[(state.node.flavor, state.node.domain)] = self._number
 
     def _note_lines(self, lines: Lines) -> None:
-        """Note that these entries and claims were added or removed."""
+        """Note that these entries and claims were added to the calendar or removed from it."""
         entries, claims = lines
         if not entries and not claims:
             return
@@ -201,7 +201,8 @@ class StandingPlans:
             table.payers[claim.payer] = self._number
 
     def _compare_lines(self, uid: Uid) -> Lines:
-        """Note and return what a run has on the calendar, if that differs from the last time."""
+        """Return what a run has on the calendar; note the changes since the run was last
+        considered."""
         lines = self._turn.calendar.lines_of(uid)
         before = self._lines.get(uid, _NO_LINES)
         if lines != before:
@@ -246,7 +247,8 @@ class StandingPlans:
         )
 
     def _has_its_place(self, run: Run, verdict: Planned | InQueue) -> bool:
-        """Return whether the run is still on the same side of the depth: planned or not (Q9)."""
+        """Return whether the depth still gives the run what the verdict says: a plan, or none
+        (Q9)."""
         is_full = self._passing.is_full(run, verdict.refused)
         return is_full == isinstance(verdict, InQueue)
 
@@ -266,10 +268,10 @@ class StandingPlans:
         )
 
     def _might_have_room(self, known: StandingPlan, domain: Domain) -> bool:
-        """Return whether one group of the run (or all of it) might fit in a domain before
+        """Return whether a group of the run (or all of them) might fit in a domain before
         `known.before`.
 
-        The cheap question comes first: whether it would fit if the calendar were empty.
+        It is asked first whether it would fit if the calendar were empty, because that is cheap.
         """
         pool = self._turn.world.fleet.pools[domain]
         placement = known.request.placement
@@ -291,9 +293,9 @@ class StandingPlans:
         return len(times) >= needed and times[needed - 1] < before
 
     def note(self, run: Run, verdict: Verdict | None) -> None:
-        """Keep the verdict on a run that was considered, if it can stand.
+        """Keep the verdict on a run that was considered, if verdicts on this run may stand.
 
-        `verdict`: None if no part of the run waits.
+        `verdict` is None if no part of the run waits.
         """
         lines = self._compare_lines(run.uid)
         if not isinstance(verdict, Planned | InQueue) or not _can_stand(self._turn.world, run):
@@ -318,7 +320,8 @@ class StandingPlans:
 
 
 def assert_same(run: Run, stands: StandingPlan, verdict: Verdict | None) -> None:
-    """Raise AssertionError if considering the run gave another verdict than the standing one."""
+    """Raise AssertionError unless considering the run gave the same verdict as the one that
+    stands."""
     kept = stands.verdict
     is_same = (
         type(verdict) is type(kept)
@@ -338,8 +341,8 @@ def _essence(plan: Plan | None) -> Plan | None:
 def _can_stand(world: World, run: Run) -> bool:
     """Return whether verdicts on the run may be kept.
 
-    It must wait for its first start as a whole. Runs that are opportunistic, stopped, or tolerate
-    taints are always considered: free GPUs are counted in another way for them.
+    The run must wait for its first start as a whole. Runs that are opportunistic, stopped, or
+    tolerate taints are always considered: free GPUs are counted in another way for them.
     """
     spec = run.spec
     return (
@@ -355,7 +358,8 @@ Footing = tuple[frozenset[EnvelopeKey], Instant | None, Instant]
 
 
 def _footing(turn: Turn, run: Run, verdict: Planned | InQueue) -> Footing | None:
-    """Return the payers that a verdict depends on, its `before` and its `until`.
+    """Return what a verdict depends on: its payers, its `before` and its `until` (see
+    `StandingPlan`).
 
     Returns None if the verdict may change just because time passes: an announced start, a start
     that depends on the clock, or payers whose GPU-hours are nearly used up.

@@ -24,8 +24,7 @@ from leasehold.core.world.world import World
 
 
 def explain(world: World, uid: Uid, now: Instant) -> list[str]:
-    """Explain why the run waits, who pays, where it runs, and each preemption of it with its
-    draw and beneficiary."""
+    """Explain why the run waits, who pays, where it runs, and each preemption of it."""
     found = explained(world, _subject(world, uid), now)
     lines = [f"{found.run}: {found.phase} ({found.reason}): {found.message}"]
     lines += _waiting(found)
@@ -46,7 +45,7 @@ def who_pays(world: World, uid: Uid, now: Instant) -> list[str]:
 
 
 def cover_lines(world: World, uid: Uid) -> list[str]:
-    """List the newest cover walk: what each envelope gave, or why nothing."""
+    """List the newest search for payers: what each envelope gave, or why it gave nothing."""
     lines = []
     for step in map(step_row, world.memory.traces.get(uid, ())):
         short = f" (then {step.held_back})" if step.taken and step.held_back else ""
@@ -55,7 +54,7 @@ def cover_lines(world: World, uid: Uid) -> list[str]:
 
 
 def leases(world: World, now: Instant, *, node: str = "", payer: str = "") -> list[str]:
-    """List leases: who used what and when, who paid, why it ended."""
+    """List leases: which run used them and when, which envelope paid, why they ended."""
     rows: list[tuple[str, ...]] = [
         ("lease", "run", "where", "role", "payer", "from", "to", "opened", "ended")
     ]
@@ -65,7 +64,7 @@ def leases(world: World, now: Instant, *, node: str = "", payer: str = "") -> li
 
 
 def budgets(world: World, now: Instant) -> list[str]:
-    """List the envelopes: used, lent, committed and left, and until when."""
+    """List the envelopes: GPUs used and lent, hours committed and left, and until when they pay."""
     rows = [("envelope", "used", "of", "lent", "hours", "committed", "left", "until", "overdrawn")]
     usage = budget_rows(world, now, form="usage")
     balance = budget_rows(world, now, form="balance")
@@ -133,7 +132,7 @@ def _places(found: ExplainAnswer) -> list[str]:
 def _cut(cut: CutRow) -> list[str]:
     """Describe one Resolution that preempted this run, with its proof."""
     if not cut.resolution:
-        return []  # its own run took the spare back: the leases show it
+        return []  # the spare's own run took it back: the leases show that
     whom = cut.beneficiary or f"the caps of {cut.subject}"
     lines = [
         f"  cut by {cut.resolution} at {cut.at}: {plural(cut.gpus, 'GPU')} "

@@ -64,7 +64,7 @@ class NodeView(Record):
 
 
 def run_view(world: World, uid: Uid, now: Instant) -> RunView:
-    """Return a run as of `now`; it may be over long since."""
+    """Return a run's numbers as of `now`, even if the run was over long before."""
     run = world.runs.get(uid)
     phase, because, message = _explained(world, run, uid)
     shares = dict.fromkeys(Relation, 0)
@@ -91,7 +91,8 @@ def run_view(world: World, uid: Uid, now: Instant) -> RunView:
 
 
 def spent_by(world: World, uid: Uid, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
-    """Return the GPU-time of a run to date by payer, over all attempts, including spares."""
+    """Return the GPU-time of a run to date by payer and relation, over all attempts, spares
+    included."""
     book = world.books.get(uid)
     spent = dict(book.settled) if book else {}
     for lease in open_leases(world, uid):
@@ -164,7 +165,8 @@ def _binding_words(world: World, run: Run) -> tuple[str, str]:
 
 
 def _of_the_past(world: World, uid: Uid) -> tuple[Phase, str, str]:
-    """Return the end of a run whose object is gone, as far as its leases show it."""
+    """Return phase, reason and message of a run whose object is gone, as far as its leases show
+    them."""
     book = world.books.get(uid)
     lasts = [unit.last for unit in book.units.values() if unit.last] if book else []
     if lasts and all(not each.open and each.outcome is Closed.COMPLETED for each in lasts):
@@ -201,7 +203,10 @@ def _failure_words(world: World, run: Run, why: str) -> str:
 
 
 def unstarted_words(attempt: Attempt) -> str:
-    """Return what a pod of the attempt waited for if it could not be started; otherwise ""."""
+    """Return what a pod was waiting for, if the attempt ended because the pod could not be started.
+
+    Otherwise return "".
+    """
     why = attempt.why.unstarted if attempt.why is not None else ""
     return f"a pod could not be started ({why})" if why else ""
 
@@ -221,7 +226,7 @@ def _running_words(world: World, run: Run) -> str:
 
 
 def _cut_by(world: World, run: Run) -> list[str]:
-    """Return the Resolutions that took groups which have not come back."""
+    """Return the Resolutions that took groups of the run, except groups that have started again."""
     book = world.books.get(run.uid)
     found: dict[str, None] = {}
     for name in book.names if book is not None else ():

@@ -1,7 +1,8 @@
-"""The statuses of Runs and Budgets, computed from the World when something about them changed.
+"""The statuses of Runs and Budgets, computed from the World when something about them has changed.
 
-The shell writes them after a commit. No decision reads them back, except for the attempt that was
-once fully bound and the arrival of a Run.
+The shell writes them after a commit. Only three fields are ever read back: the attempt that was
+once fully bound (`boundAttempt`), when the Run arrived (`arrived`), and the result of its dry run
+(`podRequests`).
 """
 
 from leasehold.control.reservations import present
@@ -159,8 +160,10 @@ def budget_status(world: World, budget: Budget, now: Instant) -> Wire:
 
 
 def _announced_cuts(world: World, budget: Budget) -> str:
-    """Return which subjects are overdrawn and when they are preempted; aggregates are reported
-    only here."""
+    """Return which envelopes and aggregates of a Budget are overdrawn, and when preemption starts.
+
+    Overdrawn aggregates are reported nowhere else.
+    """
     return "; ".join(
         f"{subject} is overdrawn, preemption starts at "
         f"{format_instant(overdraft.since + world.policy.overdraft_grace)}"

@@ -1,8 +1,9 @@
-"""admit: find payers and places together; the first plan that has both is returned (P4).
+"""admit: find payers and places for a run together (P4).
 
-One location for the whole run is tried first, in the order of what its payers cost. Then, if the
-groups may spread, each group is placed alone. Called for starts, grows and forecasts. Changes
-nothing.
+`admit` first tries one location for the whole run: the location whose payers lend and share least
+comes first. If no location holds the whole run and its groups may spread, each group is placed
+alone. The first plan with both payers and places is returned. Called for starts, grows and
+forecasts. Changes nothing.
 """
 
 from collections.abc import Collection
@@ -55,7 +56,7 @@ def admit(
 ) -> Admitted | Refused:
     """Return payers and places for the whole request, or the refusal.
 
-    The run respects the calendar: plans of the runs ahead, and holds.
+    The run leaves free what the calendar keeps from it: the plans of the runs ahead, and holds.
     `gone`: leases whose GPUs the caller has already freed.
     """
     locations = locations_for(world, request.run.spec)
@@ -78,11 +79,12 @@ def admit(
 def _in_its_domain(
     world: World, request: StartRequest, locations: list[Location], *, start: Instant, now: Instant
 ) -> StartRequest:
-    """Return the request; for the first groups of a sweep that may not spread, limit it to one
-    domain (G3).
+    """Return the request; limit it to one domain if it is for the first groups of a sweep that may
+    not spread (G3).
 
-    Chosen is the domain with payers in which most of the waiting groups fit; among equals the one
-    with the fewest free GPUs. The caller must hold an open what-if.
+    The domain is the one with payers in which most of the waiting groups fit. Of several such
+    domains, the one with the fewest free GPUs is taken.
+    The caller must hold an open what-if.
     """
     placement = request.placement
     if request.run.spec.gang is not Gang.GROUP or placement.spread or placement.within:
@@ -121,8 +123,10 @@ def as_found_by(
     start: Instant,
     gone: Collection[str] = (),
 ) -> Overlay:
-    """Put fleet and accounts into the state that a run which starts at `start` would find.
+    """Change fleet and accounts to the state that a run which starts at `start` would find.
 
+    Nodes whose taints the run tolerates take work. GPUs and money that the calendar keeps from the
+    run are taken.
     `gone`: leases whose GPUs the caller has already freed.
     The caller must hold an open what-if.
     """
@@ -136,8 +140,9 @@ def as_found_by(
 def _without_rejecting_nodes(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Return a plan without the nodes that rejected a bind, wherever they are (P3), or None.
+    """Return a plan that avoids every node that rejected a bind of this attempt (P3).
 
+    Returns None if no node rejected a bind, or if there is no such plan.
     The caller must hold an open what-if.
     """
     rejecting = [name for name in request.placement.last if name in world.fleet.nodes]
@@ -178,8 +183,11 @@ def no_such_flavor(placement: PlacementRequest) -> Refused:
 def _explain_lack_of_place(
     world: World, request: StartRequest, locations: list[Location], refused: Refused
 ) -> Refused:
-    """Return the refusal `HeldForReservation` if the run would fit without the calendar, otherwise
-    the refusal that it gets without the calendar."""
+    """Return the reason why the run has no place.
+
+    The reason is `HeldForReservation` if the run would fit on an empty calendar. Otherwise it is
+    the reason why the run would not fit even then.
+    """
     with world.what_if.opened():
         world.fleet.tolerate(request.run.spec.tolerations)
         unheld = pack(world, request.placement, locations) if locations else refused
@@ -237,7 +245,7 @@ def _in_own_domains(request: StartRequest) -> StartRequest:
     home = tuple(
         each for each in placement.own_domains if not placement.within or each in placement.within
     )
-    # If none of its own domains may be used, no domain may: none has an empty name.
+    # If none of the run's own domains may be used, no domain may: no domain has an empty name.
     return replace(
         request, placement=replace(placement, within=home or ("",), own_domains=(), spread=False)
     )
@@ -246,7 +254,10 @@ def _in_own_domains(request: StartRequest) -> StartRequest:
 def _covers(
     world: World, request: StartRequest, locations: list[Location], start: Instant, now: Instant
 ) -> list[tuple[Location, Covered | Refused]]:
-    """Return the cover for each location; locations with the same envelopes share one walk."""
+    """Return the payers, or the refusal, for each location.
+
+    If the same envelopes pay in several locations, payers are looked for once.
+    """
     found: list[tuple[Location, Covered | Refused]] = []
     by_payers: dict[tuple[bool, ...], Covered | Refused] = {}
     for location in locations:
@@ -268,7 +279,8 @@ def _covers(
 def _with_trace(
     refused: Refused, trace: tuple[CoverStep, ...], elsewhere: tuple[EnvelopeKey, ...]
 ) -> Refused:
-    """Return the refusal with the search for payers that was made for it."""
+    """Return a refusal for lack of place, with the trace of the search for payers and the envelopes
+    that were asked in other locations."""
     helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
     return replace(refused, trace=trace, time_may_help=helps, elsewhere=elsewhere)
 
@@ -278,8 +290,8 @@ def _in_one_location(
 ) -> Admitted | None:
     """Return a plan with all groups in one location, or None (P4).
 
-    Chosen is the location with the least borrowed, then least shared money; among equals the one
-    with the fewest free GPUs left.
+    The location with the least borrowed money comes first, then the one with the least shared
+    money. `_among_equals` chooses among locations that are equal in both.
     """
     ranked = sorted(funded, key=preference)
     first = ranked[0][1].trace if ranked else ()
@@ -296,8 +308,11 @@ def _in_one_location(
 def _among_equals(
     world: World, request: StartRequest, equals: list[tuple[Location, Covered]]
 ) -> Admitted | None:
-    """Return a plan in one of these locations, which cost the same: one domain before several,
-    then the fewest free GPUs left, then the name (P4)."""
+    """Return a plan in one of these locations, whose payers cost the same, or None (P4).
+
+    A location in which one domain holds all groups comes first, then the one with the fewest free
+    GPUs left, then the first by name.
+    """
     covers = dict(equals)
     # The usual case: one domain holds all groups.
     packed = pack_in_one_domain(world, request.placement, [location for location, _ in equals])
@@ -373,7 +388,7 @@ class _GroupPlacement:
         self._start, self._now = start, now
         self._borrowed = request.borrowed_already
         self._tries_left = _PLACES_TRIED_MAX
-        # numbers of groups placed in each location from which the other groups found no place
+        # how many groups each location held when the groups after them found no place
         self._dead_ends: set[tuple[int, ...]] = set()
 
     def place_all_greedily(self) -> list[_GroupPlace] | None:
@@ -396,7 +411,11 @@ class _GroupPlacement:
         return self._place_rest([])
 
     def _place_rest(self, before: list[_GroupPlace]) -> list[_GroupPlace] | None:
-        """Place the groups after `before`, trying other locations where that fails."""
+        """Place the groups that follow those in `before`, and return the places of all groups, or
+        None.
+
+        If a location leaves no place for the later groups, the next best location is tried.
+        """
         groups = self._request.placement.groups
         if len(before) == len(groups):
             return before
@@ -422,7 +441,7 @@ class _GroupPlacement:
         return None
 
     def _best(self, group: int, locations: list[Location]) -> _GroupPlace | None:
-        """Return the best place for a group beside those placed so far, or None."""
+        """Return the best place for a group on top of the groups placed so far, or None."""
         return _one_group(
             self._world,
             self._request,
@@ -459,7 +478,7 @@ def _one_group(
 ) -> tuple[Location, Covered, Packed] | None:
     """Return the best location, payers and places for one group, or None.
 
-    `borrowed`: GPUs that the run borrows already, with the groups before this one.
+    `borrowed`: GPUs that the run borrows already, including those of the groups placed before.
     """
     single = replace(request.placement, groups=(group,))
     alone = StartRequest(run=request.run, placement=single, span=request.span)

@@ -26,7 +26,7 @@ def fill(
 
     Chooses the location with the least borrowed money, then least shared, then by name. A filler
     has no spares of its own.
-    The caller must hold an open what-if in which the calendar is respected.
+    The caller must hold an open what-if in which GPUs and money on the calendar are taken.
     """
     refused: Refused | None = None
     found: list[Admitted] = []
@@ -68,8 +68,10 @@ class _Seats:
         self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # node -> seats left
 
     def deal_all(self, location: Location) -> list[PodPlace] | None:
-        """Return places for all groups in a location, or None: in one domain if possible,
-        otherwise group by group."""
+        """Return places for all groups in a location, or None if they do not fit.
+
+        All groups are placed in one domain if possible, otherwise group by group.
+        """
         placement = self._request.placement
         pools = candidate_pools(self._world.fleet, placement, [location])
         self._on_spares = {
@@ -93,7 +95,7 @@ class _Seats:
     def _deal(self, groups: tuple[int, ...], pools: list[Pool]) -> list[PodPlace] | None:
         """Place these groups in one domain, or return None.
 
-        Tries the run's own domains first, then those with the fewest seats.
+        Tries the run's own domains first, then the domains in which the fewest pods fit.
         """
         needed = self._request.placement.pods * len(groups)
         own = self._request.placement.own_domains
@@ -115,8 +117,10 @@ class _Seats:
         return pods_room(self._world.fleet, pool, self._shape) + on_spares
 
     def _deal_in(self, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
-        """Place pods on free GPUs first, because a filler on a spare ends when the spare is
-        needed."""
+        """Place the pods of these groups in one domain, or return None.
+
+        Free GPUs are used first, because a filler on a spare ends when the spare is needed.
+        """
         placement, fleet = self._request.placement, self._world.fleet
         pods: list[PodPlace] = []
         for group in groups:
@@ -142,7 +146,8 @@ class _Seats:
         return pods
 
     def _seat_in(self, pool: Pool) -> tuple[str, tuple[int, ...]] | None:
-        """Take a seat from the node with the fewest seats left, or return None."""
+        """Take a seat (the slots of one pod) from the node with the fewest seats left, or return
+        None."""
         seats = self._on_spares
         names = [name for name in pool.nodes if seats.get(name)]
         if not names:
@@ -151,11 +156,10 @@ class _Seats:
         return name, seats[name].pop(0)
 
     def _seats_on(self, name: str) -> list[tuple[int, ...]]:
-        """Return the seats on a node's spares: the slots of one pod each.
+        """Return the seats on a node's spares: for each pod that fits, its slots.
 
-        Excluded are slots that a filler uses and spares that are needed. Foreign pods that took
-        GPUs of a spare reduce the number. A node that an entry of the calendar needs has no seats
-        (F2).
+        Slots that a filler uses and spares that are needed do not count. Foreign pods that took
+        GPUs of a spare reduce the number. A node that a plan or hold needs has no seats (F2).
         """
         state = self._world.fleet.nodes[name]
         if not state.takes_work or self._is_counted_on(name):
@@ -172,7 +176,7 @@ class _Seats:
         return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
     def _is_counted_on(self, name: str) -> bool:
-        """Return whether an entry needs the node while the filler would run there (F2)."""
+        """Return whether a plan or hold needs the node while the filler would run there (F2)."""
         limit = self._request.limit
         return any(
             self._now < entry.end and entry.start < self._until
@@ -180,12 +184,14 @@ class _Seats:
         )
 
     def _is_needed(self, spare: Lease) -> bool:
-        """Return whether the spare is ending, or a pod will take it over."""
+        """Return whether the spare is ending, or a pod of its own run will take it over."""
         return spare.ending is not None or will_be_taken_over(self._world, spare)
 
     def _room_beside(self, state: NodeState) -> int:
-        """Return how many pods fit by CPU, memory and pod count. The spare's own share stays
-        reserved."""
+        """Return how many pods fit on the node by CPU, memory and pod count.
+
+        The CPU and memory that the spares need stay reserved.
+        """
         node, shape = state.node, self._shape
         room = node.pods_max - state.pods_used
         if shape.cpu_milli:

@@ -26,16 +26,17 @@ from leasehold.core.world.world import World
 
 
 class KnownStart(Record):
-    """The first instant at which a run fits, with its payers and places then."""
+    """The first instant at which a run fits, with its payers and places at that instant."""
 
     at: Instant
     plan: Admitted
     window_aligned: bool  # the window of a paying envelope opens at `at`
-    releases: tuple[tuple[Instant, str], ...]  # (end, lease) on its nodes, until `at`
+    releases: tuple[tuple[Instant, str], ...]  # (end, lease): leases on its nodes that end by `at`
 
 
 class Forecast(Record):
-    """A known start, or None, and the envelopes that were asked to pay at the instants tried."""
+    """The result of `forecast`: the known start, or None, and every envelope that was asked to
+    pay."""
 
     known: KnownStart | None
     asked: frozenset[EnvelopeKey] = frozenset()
@@ -54,7 +55,8 @@ def forecast(
 ) -> Forecast:
     """Return the first instant after `now` at which the run has payers and fits, if one is known.
 
-    `refused`: why it cannot start now. Only instants in [`not_before`, `not_after`) are tried.
+    `refused`: why the run cannot start now.
+    Only instants in [`not_before`, `not_after`) are tried.
     """
     seen = outlook.pods_for(request.run.uid, request.in_the_way, request.limit)
     least = _pods_at_once(request)
@@ -109,10 +111,12 @@ def is_ever_paid(
     rooms: Mapping[Location, int],
     returned: Collection[str] = (),
 ) -> tuple[bool, frozenset[EnvelopeKey]]:
-    """Return whether the run has payers now or at a known instant, and the envelopes asked.
+    """Return whether the run has payers now or at a known instant, and the envelopes that were
+    asked.
 
-    Places do not matter. `rooms`: location -> number of groups it could hold if it were empty.
-    `returned`: leases whose money comes back.
+    Whether nodes have free GPUs at that instant does not matter.
+    `rooms`: location -> number of the run's groups that the location could hold if it were empty.
+    `returned`: leases whose money counts as free.
     """
     others = _OtherInstants(world, request, calendar, outlook=outlook, first=now, now=now)
     last = now - 1
@@ -136,7 +140,10 @@ def _domains(world: World, request: StartRequest) -> list[str]:
 
 
 def _pods_at_once(request: StartRequest) -> int:
-    """Return how many pods must fit into one domain."""
+    """Return how many pods must fit into one domain at a time.
+
+    These are the pods of one group, or of all groups if they may not spread.
+    """
     placement = request.placement
     return (placement.pods + placement.spares) * (1 if placement.spread else len(placement.groups))
 
@@ -147,11 +154,12 @@ def _instants_with_room(
     """Yield the instants at which the run may fit, in order.
 
     `pods`: domain -> sorted instants from which one more pod fits.
-    `fleeting`: domains in which GPUs may be taken again. There, fewer pods may fit at an instant
-    than were counted, so each later instant is tried, too.
+    `fleeting`: domains in which a planned start may take free GPUs again. In such a domain, fewer
+    pods may fit at an instant than were counted, so each later instant is tried, too.
 
-    Example: 2 groups of 2 pods that may spread, domain a [NOW, NOW, 5, 9], domain b [3, 4]. The
-    groups' instants are NOW (a), 4 (b) and 9 (a); both groups fit from the second one on, i.e. 4.
+    Example: 2 groups of 2 pods that may spread, domain a [NOW, NOW, 5, 9], domain b [3, 4]. A first
+    group fits from NOW on (a), a second from 4 on (b), a third from 9 on (a). So both groups fit
+    from 4 on.
     """
     placement, least, groups = (
         request.placement,
@@ -179,7 +187,7 @@ def _instants_with_room(
 def _ended(
     world: World, request: StartRequest, pods: dict[str, list[Instant]], at: Instant, now: Instant
 ) -> list[str]:
-    """Return the leases that have ended by `at`, in domains in which a group fits then.
+    """Return the leases that will have ended by `at`, in the domains in which a group fits by then.
 
     The other domains, perhaps hundreds, cannot hold the run and need not be looked at.
     """
@@ -196,8 +204,7 @@ def _ended(
 def _known(world: World, at: Instant, plan: Admitted, now: Instant) -> KnownStart:
     """Return the known start for a plan.
 
-    It is window-aligned if the window of a paying envelope opens at `at`; other envelopes do not
-    count.
+    The start is window-aligned if the window of an envelope that pays for it opens at `at`.
     """
     payers = {segment.envelope for _, covered in plan.covered for segment in covered.segments}
     aligned = any(world.envelopes[key].start == at for key in payers)
@@ -209,7 +216,7 @@ def _known(world: World, at: Instant, plan: Admitted, now: Instant) -> KnownStar
 
 
 def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
-    """Return when windows of this flavor open in future."""
+    """Return the instants after `now` at which windows of envelopes of this flavor open."""
     return {
         envelope.start
         for envelope in world.envelopes.values()
@@ -218,10 +225,12 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
 
 
 class _OtherInstants:
-    """The instants at which payers may be found: openings of windows, and money that comes free.
+    """Yields, in order, the instants at which payers may be found: a window opens, or money comes
+    free.
 
-    They are yielded in order. More are added meanwhile: an envelope that would pay today may have
-    no money at a later instant, and the next envelope in payer order is asked then.
+    `watch_payers` adds more instants meanwhile. Example: an envelope that would pay today has no
+    money left at a later instant. Then the next envelope in payer order is asked, and the instants
+    at which that one may have money are added.
     """
 
     def __init__(
@@ -262,10 +271,11 @@ class _OtherInstants:
                 self._add_cheaper_hours(key)
 
     def _add_cheaper_hours(self, key: EnvelopeKey) -> None:
-        """Add ends of leases and entries at which a start would need fewer GPU-hours (C5).
+        """Add the instants at which a start would need fewer GPU-hours from an envelope (C5).
 
-        That is the case when less of the window is left, or, for a run without a limit, when a
-        planned start is nearer: such a run must be paid for up to the last planned start.
+        These are ends of leases and calendar entries. A start needs fewer hours if less of the
+        window is left. A run without a limit must be paid for up to the last planned start, so it
+        also needs fewer hours the nearer that start is.
         """
         world, span = self._world, self._request.span
         envelope = world.envelopes[key]
@@ -284,7 +294,10 @@ class _OtherInstants:
             self._add(self._ends_between(self._now, min(planned, envelope.end)))
 
     def _ends_between(self, after: Instant, before: Instant) -> Iterator[Instant]:
-        """Yield the ends of leases and entries in (after, before) that may be of interest."""
+        """Yield the known ends of leases and calendar entries in (after, before), in order.
+
+        Ends up to now and ends before the first instant to try are left out.
+        """
         after = max(after, self._now, self._first - 1)
         if before <= after:
             return iter(())
@@ -296,14 +309,14 @@ class _OtherInstants:
         return merge(*both)
 
     def merged_with(self, room: Iterator[Instant]) -> Iterator[Instant]:
-        """Yield these instants and those of `room`, all in order."""
+        """Yield the instants of this object and those of `room`, merged in order."""
         for at in room:
             yield from self._up_to(at)
             yield at
         yield from self._up_to(FOREVER)
 
     def _up_to(self, end: Instant) -> Iterator[Instant]:
-        """Yield the instants before `end`."""
+        """Yield this object's instants before `end`, in order."""
         while self._heap and self._heap[0][0] < end:
             at, source, instants = self._heap[0]
             following = next(instants, None)
@@ -317,8 +330,11 @@ class _OtherInstants:
 def _money_instants(
     world: World, calendar: Calendar, payers: set[EnvelopeKey], now: Instant
 ) -> set[Instant]:
-    """Return when these envelopes may have money again: their leases or claims end, or those of
-    other envelopes under the same aggregate cap."""
+    """Return the instants at which these envelopes may have money again.
+
+    These are the known ends of leases and claims, of these envelopes and of other envelopes under
+    the same aggregate cap.
+    """
     payers = set(payers)
     for key in sorted(payers):
         for aggregate in world.aggregates.get(key, ()):

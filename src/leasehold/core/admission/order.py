@@ -1,6 +1,6 @@
 """order: the order of the queue, by submission and then by name (Q1).
 
-This is its only definition. A requeued run keeps its place. Used by the queue, by grows and
+The order is defined only here. A requeued run keeps its place. Used by the queue, by grows and
 preemption, and by the questions about the queue.
 """
 

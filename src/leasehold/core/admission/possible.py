@@ -27,7 +27,7 @@ Resource = Literal["GPUs", "CPU", "memory"]
 
 
 def never_fits(world: World, request: StartRequest) -> Refused | None:
-    """Return why the existing nodes could not hold the run even if they were empty; None if they
+    """Return why the existing nodes could not hold the run even if they were empty, or None if they
     could."""
     pools = candidate_pools(world.fleet, request.placement, locations_for(world, request.run.spec))
     if not pools:
@@ -45,10 +45,10 @@ def never_fits(world: World, request: StartRequest) -> Refused | None:
 def never_paid(
     world: World, request: StartRequest, empty: Accounts, *, now: Instant
 ) -> Refused | None:
-    """Return why its budgets could not pay for the run even if nothing else ran; None if they
+    """Return why no envelopes could pay for the run even if nothing else ran, or None if some
     might.
 
-    `empty`: the accounts without open leases.
+    `empty`: the accounts as if no lease were open.
     """
     flavor = request.placement.flavor
     openings = {
@@ -73,7 +73,7 @@ def never_paid(
 
 
 def could_hold(world: World, request: StartRequest) -> dict[Location, int]:
-    """Return location -> number of its groups that fit there if it is empty.
+    """Return location -> number of the run's groups that fit in the location if it is empty.
 
     Only locations are returned that could hold the whole run, or one group if the groups may be in
     several locations. If there is no such location, all are returned.
@@ -86,7 +86,7 @@ def could_hold(world: World, request: StartRequest) -> dict[Location, int]:
 
 
 def _groups_in(fleet: Fleet, placement: PlacementRequest, location: Location) -> int:
-    """Return how many groups fit in a location if it is empty."""
+    """Return how many of the run's groups fit in an empty location."""
     pools = candidate_pools(fleet, placement, [location])
     rooms = [room // (placement.pods + placement.spares) for room in _pods_in(pools, placement)]
     return sum(rooms) if placement.spread else max(rooms, default=0)
@@ -130,8 +130,10 @@ def _pod_too_large(fleet: Fleet, placement: PlacementRequest, pools: list[Pool])
 
 
 def _too_many(placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
-    """Return the refusal if all nodes together are too small; each group must be within one
-    domain."""
+    """Return the refusal if all nodes together are too small for the run.
+
+    Each group must be within one domain.
+    """
     per_group = placement.pods + placement.spares
     pods = _pods_in(pools, placement)
     rooms = [room // per_group for room in pods]
@@ -168,7 +170,8 @@ def _too_many(placement: PlacementRequest, pools: list[Pool]) -> Refused | None:
 def _no_place_for_spares(
     fleet: Fleet, placement: PlacementRequest, pools: list[Pool]
 ) -> Refused | None:
-    """Return the refusal if spares are restricted to reserved nodes, and these are too few."""
+    """Return the refusal if spares are allowed on reserved nodes only, and there are too few of
+    them."""
     if not placement.spares or not placement.spares_on_reserved:
         return None
     nodes = [[fleet.nodes[name].node for name in pool.nodes] for pool in pools]
@@ -210,7 +213,7 @@ def _pods_on(size: Size, placement: PlacementRequest) -> int:
 
 
 def _with_most(fleet: Fleet, pools: list[Pool], what: Resource, amount: int) -> str:
-    """Return the first node by name that has this amount of the resource."""
+    """Return the name of the first node, by name, that has exactly this amount of the resource."""
     of = {"GPUs": "gpus", "CPU": "cpu_milli", "memory": "memory_bytes"}[what]
     names = (name for pool in pools for name in pool.nodes)
     return min(name for name in names if getattr(fleet.nodes[name].node, of) == amount)

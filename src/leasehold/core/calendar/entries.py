@@ -1,8 +1,9 @@
 """The calendar: GPUs and money that are planned or held, but not leased.
 
-Its entries are the holds of activations and the plans of waiting runs. The queue is walked in order
-and each plan is entered as it is made. So a run finds, and must respect, the plans of the runs
-ahead and all holds. Open leases and other people's pods are in the World, not here.
+The plans of waiting runs and the holds of activations are on the calendar. An *entry* is GPUs of
+one node for some time, a *claim* is money of one envelope. The queue is walked in order, and each
+plan is added as it is made. So each run finds the plans of the runs ahead and all holds, and must
+leave free what they need. Open leases and other people's pods are in the World, not here.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,12 +17,14 @@ from leasehold.core.world.world import World
 
 
 def uid_beside(uid: Uid, group: int) -> Uid:
-    """Return the uid under which a group of a sweep is planned like a run of its own (G2)."""
+    """Return the calendar's key for a group of a sweep that is planned like a run of its own
+    (G2)."""
     return f"{uid}#{group}"
 
 
 def uid_of_run(uid: Uid) -> Uid:
-    """Return the run that an entry's uid belongs to: the inverse of `uid_beside`."""
+    """Return the run's uid for a key of the calendar, also if it is the key of a group
+    (`uid_beside`)."""
     return uid.partition("#")[0]
 
 
@@ -36,7 +39,7 @@ class Entry(Record):
 
 
 class Calendar:
-    """All entries and claims of plans and holds, by run, by node and by envelope."""
+    """All entries (GPUs) and claims (money) of plans and holds, by run, by node and by envelope."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, list[Entry]] = {}
@@ -49,7 +52,7 @@ class Calendar:
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
         self.changed: dict[str, None] = {}  # changed nodes; the reader clears it
         self.changes = 0  # number of changes
-        self._ends: tuple[int, list[Instant]] = (-1, [])  # `changes`, and the ends as of then
+        self._ends: tuple[int, list[Instant]] = (-1, [])  # (value of `changes`, ends at that value)
         self.releases = 0  # number of changes that removed entries
 
     def enter(
@@ -62,7 +65,7 @@ class Calendar:
     ) -> None:
         """Add entries and claims of a run.
 
-        `passable_by`: runs with at most this limit may ignore the run's entries (Q10).
+        `passable_by`: other runs with at most this limit may ignore these entries (Q10).
         """
         self.changes += 1
         if (run := uid_of_run(uid)) != uid:
@@ -99,7 +102,8 @@ class Calendar:
         return {uid for uid in {*self._of, *self.claims} if self.has(uid)}
 
     def only(self, uids: Iterable[Uid]) -> "Calendar":
-        """Return a calendar with the entries of these runs only, in the same order."""
+        """Return a new calendar with the entries and claims of these runs only, in the same
+        order."""
         wanted, found = set(uids), Calendar()
         for uid in dict.fromkeys((*self._of, *self.claims)):
             if uid in wanted:
@@ -112,7 +116,7 @@ class Calendar:
         return found
 
     def lines_of(self, uid: Uid) -> tuple[tuple[Entry, ...], tuple[Claim, ...]]:
-        """Return all entries and claims of a run, and of its groups that are planned alone."""
+        """Return all entries and claims of a run, including its groups that are planned alone."""
         uids = (uid, *self._beside.get(uid, ()))
         entries = tuple(entry for each in uids for entry in self._of.get(each, ()))
         return entries, tuple(claim for each in uids for claim in self.claims.get(each, ()))
@@ -123,7 +127,7 @@ class Calendar:
     def entries_on(self, node: str, uid: Uid, limit: Millis = FOREVER) -> list[Entry]:
         """Return the entries on a node that the run `uid` with this limit must respect.
 
-        Not its own entries, nor those that a run with its limit may pass (Q10).
+        Leaves out the run's own entries, and entries that a run with such a limit may ignore (Q10).
         """
         return [
             entry
@@ -153,12 +157,14 @@ class Calendar:
         return self._claims_by_payer.get(payer, ())
 
     def last_start(self, payer: EnvelopeKey) -> Instant:
-        """Return the start of the last claim on an envelope; 0 if there is none."""
+        """Return the latest start of any claim on an envelope; 0 if there is none."""
         return max((claim.start for claim in self._claims_by_payer.get(payer, ())), default=0)
 
     def respect(self, world: World, uid: Uid, limit: Millis = FOREVER) -> None:
-        """Count the claims that the run `uid` with this limit must respect as used money.
+        """Make the accounts count the money that other runs claim as used, as the run `uid` must
+        see it.
 
+        The run's own claims do not count, nor claims that a run with this limit may ignore (Q10).
         The caller must hold an open what-if.
         """
         passed = (each for each, longest in self._passable_by.items() if limit <= longest)
@@ -174,11 +180,12 @@ class Calendar:
         end: Instant,
         gone: Collection[str] = (),
     ) -> "Overlay":
-        """Take the GPUs and the money that a run must respect off the fleet and the accounts.
+        """Take the GPUs and the money that the calendar keeps from a run off the fleet and the
+        accounts.
 
         The run would run from `start` to `end`.
         `gone`: leases whose GPUs the caller has already freed.
-        Returns an overlay, which keeps the GPUs right if the caller ends more leases.
+        Returns an overlay. It keeps the GPU counts right if the caller ends more leases.
         The caller must hold an open what-if.
         """
         self.respect(world, uid, limit)
@@ -187,10 +194,11 @@ class Calendar:
 
 
 class Overlay:
-    """The GPUs of each node that entries keep from one run, while a what-if ends leases.
+    """Counts how many GPUs of each node the calendar keeps from one run, while a what-if ends
+    leases.
 
-    An entry that begins later relies on GPUs that come free by themselves until then. If the
-    what-if ends such a lease early, the kept GPUs are counted again.
+    A plan that begins later counts on leases that end by themselves before it. If the what-if ends
+    such a lease early, the plan needs its GPUs all the same, so the kept GPUs are counted again.
 
     Example: a node of 8 GPUs has a lease of 6 until 12:00, and a plan for 8 from 12:00 on. A run
     without a limit finds 2 GPUs free, and both are kept. If the lease is ended now, 8 are free and
@@ -223,21 +231,21 @@ class Overlay:
                 self.recount(name)
 
     def end(self, lease: Lease) -> None:
-        """End the lease in the what-if."""
+        """End the lease in the what-if, and count again the GPUs that are kept on its node."""
         self._world.fleet.give(lease)
         self._gone.add(lease.name)
         self._world.what_if.note(lambda: self._gone.discard(lease.name))
         self.recount(lease.node)
 
     def restore(self, lease: Lease) -> None:
-        """Undo `end` in the what-if."""
+        """Undo `end` in the same what-if."""
         self._world.fleet.take(lease)
         self._gone.discard(lease.name)
         self._world.what_if.note(lambda: self._gone.add(lease.name))
         self.recount(lease.node)
 
     def gain(self, lease: Lease) -> int:
-        """Return how many more GPUs the run would find on the node if this lease ended, too."""
+        """Return how many more GPUs the run would find on the lease's node if this lease ended."""
         state = self._world.fleet.nodes[lease.node]
         before = state.unclipped_free()
         with self._world.what_if.opened():
@@ -246,7 +254,8 @@ class Overlay:
         return after - before
 
     def recount(self, name: str) -> None:
-        """Count again how many GPUs of a node are kept, and update the fleet."""
+        """Count again how many GPUs of a node the calendar keeps from the run, and update the
+        fleet."""
         if name not in self._world.fleet.nodes:
             return
         before, now = self._kept.get(name, 0), self._count_kept(name)
@@ -271,7 +280,8 @@ def kept_gpus(
     end: Instant,
     gone: Collection[str],
 ) -> int:
-    """Return how many GPUs of a node must stay free at `start`, so that its entries have enough.
+    """Return how many GPUs of a node must stay free at `start`, so that `entries` find enough
+    later.
 
     Only entries that overlap [`start`, `end`) count. Leases that end in between free GPUs for them.
     Example: 4 GPUs come free at 10:00, and a plan needs 6 from 11:00 on: 2 GPUs are kept.

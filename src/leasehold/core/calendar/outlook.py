@@ -1,11 +1,12 @@
 """When pods of one size will fit, domain by domain, as far as the ends of leases are known.
 
-The plans of many runs need the same answer: from which instant on can a node take one more pod? A
-`Supply` answers for leases alone and is kept from walk to walk. An `Outlook` adds the entries of
-the calendar as a walk enters them. `forecast` reads it.
+The plans of many runs need the same answer: from which instant on can a node take one more pod? For
+a node or a domain, the answer is a sorted list with one instant for each pod. A `Supply` computes
+these lists for leases alone and is kept from walk to walk. An `Outlook` adds the entries of the
+calendar as a walk enters them. `forecast` reads it.
 
-Example: pods of 4 GPUs, and a node of 8 with 4 free now and 4 under a lease until 12:00. Its
-instants are [NOW, 12:00]: one pod fits now, a second one from 12:00 on.
+Example: pods of 4 GPUs, and a node of 8 with 4 free now and 4 under a lease until 12:00. Its list
+is [NOW, 12:00]: one pod fits now, a second one from 12:00 on.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -22,15 +23,16 @@ Ends = list[tuple[Instant, int]]  # when leases of a node end, and how many GPUs
 NOW: Instant = 0  # stands for the present, whatever the time
 
 
-# The entries of each node of a domain that has some.
+# For each node of a domain that has calendar entries: its entries.
 _EntriesOfNodes = tuple[tuple[Entry, ...], ...]
-# Beside those entries: the instants of the whole domain, and of each node with entries.
+# When one more pod fits, given these entries: in the whole domain, and on each of these nodes.
 _TimesBeside = tuple[list[Instant], dict[str, list[Instant]]]
 _CACHED_MAX = 256  # per domain
 
 
 class _TimesBesideLeases:
-    """The instants from which one more pod of a size fits, if the calendar were empty."""
+    """For pods of one size: when one more pod fits on each node and in each domain, if the calendar
+    were empty."""
 
     __slots__ = ("beside", "by_node", "pods", "stale")
 
@@ -38,13 +40,15 @@ class _TimesBesideLeases:
         self.by_node: dict[str, list[Instant]] = {}
         self.pods: dict[str, list[Instant]] = {}  # domain -> its nodes' instants, sorted
         self.stale: set[str] = set()  # nodes that must be computed again
-        # domain -> the entries on its nodes -> the instants beside these entries
+        # domain -> the entries on its nodes -> when one more pod fits, given these entries
         self.beside: dict[str, dict[_EntriesOfNodes, _TimesBeside]] = {}
 
 
 class Supply:
-    """The GPUs that leases leave free over time. The caller must call `forget` for nodes that
-    changed."""
+    """Computes when GPUs come free as leases end, without the calendar, and keeps the results.
+
+    The caller must call `forget` for nodes that changed.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[str, Ends] = {}
@@ -61,14 +65,16 @@ class Supply:
         self._plain.clear()
 
     def ends_on(self, world: World, name: str, now: Instant) -> Ends:
-        """Return when GPUs of a node come free; a slot under two leases counts once."""
+        """Return (instant, GPUs that come free then) for a node; a slot under two leases counts
+        once."""
         known = self._ends.get(name)
         if known is None:
             known = self._ends[name] = ends_on(world, name, now)
         return known
 
     def plain(self, world: World, flavor: str, gpus: int, now: Instant) -> _TimesBesideLeases:
-        """Return the instants of all nodes of a flavor for pods of `gpus` GPUs, without entries."""
+        """Return when one more pod of `gpus` GPUs fits on each node of a flavor, without the
+        calendar."""
         known = self._plain.get((flavor, gpus))
         if known is None:
             known = self._plain[(flavor, gpus)] = _TimesBesideLeases()
@@ -96,7 +102,10 @@ class Supply:
 
 
 class Outlook:
-    """For each domain of a flavor, the sorted instants from which one more pod of a size fits."""
+    """For each domain of a flavor, the sorted instants from which one more pod of a size fits.
+
+    Both leases and the calendar are taken into account.
+    """
 
     def __init__(
         self,
@@ -116,7 +125,7 @@ class Outlook:
         self.flavor = flavor
         self._ends_of_leases: list[Instant] | None = None
         self._plain = self._supply.plain(world, flavor, gpus, now)
-        self._pods = dict(self._plain.pods)  # domain -> instants beside leases and entries
+        self._pods = dict(self._plain.pods)  # domain -> instants, given leases and entries
         # domain -> node with entries -> instants
         self._beside: dict[str, dict[str, list[Instant]]] = {}
         self._stale: set[str] = set()  # domains that must be computed again
@@ -125,30 +134,32 @@ class Outlook:
 
     @property
     def pods(self) -> dict[str, list[Instant]]:
-        """Return the instants of all domains."""
+        """Return, for each domain, the sorted instants from which one more pod fits."""
         self.settle()
         return self._pods
 
     def settle(self) -> None:
-        """Compute the domains that have changed."""
+        """Recompute the domains whose leases or calendar entries have changed."""
         for domain in self._stale:
             self._settle(domain)
         self._stale.clear()
 
     def plain_times(self, domain: str) -> list[Instant]:
-        """Return the instants of a domain as if the calendar were empty."""
+        """Return the instants from which one more pod would fit in a domain if the calendar were
+        empty."""
         return self._plain.pods.get(domain, [])
 
     def correct(self, name: str) -> None:
-        """Note that leases or entries on a node have changed."""
+        """Note that leases or calendar entries on a node have changed, so its domain must be
+        recomputed."""
         if name in self._plain.by_node:
             self._stale.add(self._world.fleet.nodes[name].node.domain)
 
     def _settle(self, domain: str) -> None:
-        """Compute the instants of a domain, or reuse those of an earlier walk.
+        """Recompute when one more pod fits in a domain, or reuse the result of an earlier walk.
 
-        Most domains have the same entries in every walk. Their instants are reused until a lease
-        in the domain changes.
+        Most domains have the same calendar entries in every walk. A result is reused for the same
+        entries until a lease in the domain changes.
         """
         plain = self._supply.plain(self._world, self.flavor, self._gpus, self._now)
         names = self._nodes_with_entries(domain)
@@ -166,12 +177,13 @@ class Outlook:
         self._pods[domain], self._beside[domain] = seen
 
     def _nodes_with_entries(self, domain: str) -> list[str]:
-        """Return the nodes of a domain with entries."""
+        """Return the nodes of a domain that have calendar entries."""
         pool = self._world.fleet.pools[(self.flavor, domain)]
         return [name for name in pool.nodes if self._calendar.on_node(name)]
 
     def _times(self, name: str, domain: str) -> list[Instant]:
-        """Return the instants of a node beside leases and entries."""
+        """Return the instants from which one more pod fits on a node, given leases and the
+        calendar."""
         known = self._beside.get(domain, {}).get(name)
         return self._plain.by_node[name] if known is None else known
 
@@ -184,11 +196,11 @@ class Outlook:
         return self._ends_of_leases
 
     def pods_for(self, uid: Uid, span: int, limit: int) -> dict[str, list[Instant]]:
-        """Return `pods` as the run `uid` sees it.
+        """Return what `pods` returns, but as the run `uid` sees it.
 
-        Entries of its own do not count, nor entries that start after it would have ended. For a
-        domain without such entries the list is the very object in `pods`. There, GPUs that came
-        free stay free.
+        The run's own entries do not count, nor entries that start after the run would have ended.
+        Where no entry makes a difference, the list is the very object in `pods`. For a run with a
+        limit that shows that the domain has no entries, so that GPUs that came free stay free.
 
         `span`: for how long the run needs its GPUs. `limit`: its whole limit (Q10).
         """
@@ -204,7 +216,7 @@ class Outlook:
         return found
 
     def times_for(self, domain: str, uid: Uid, span: int, limit: int) -> list[Instant]:
-        """Return `pods_for` for one domain."""
+        """Return the list of one domain in `pods_for`."""
         if domain in self._stale:
             self._settle(domain)
             self._stale.discard(domain)
@@ -213,7 +225,8 @@ class Outlook:
         return self._times_seen_by(domain, names, uid, span, limit) if names else times
 
     def _nodes_seen_differently(self, uid: Uid, span: int, names: list[str]) -> list[str]:
-        """Return those of these nodes for which the run may see other instants than `pods` has."""
+        """Return those of the nodes `names` on which pods of the run may fit at other instants than
+        in `pods`."""
         if span >= FOREVER:
             own = {entry.node for entry in self._calendar.entries_of(uid)}
             names = [name for name in names if name in own] if own else []
@@ -222,7 +235,8 @@ class Outlook:
     def _times_seen_by(
         self, domain: str, names: list[str], uid: Uid, span: int, limit: int
     ) -> list[Instant]:
-        """Return the domain's instants, with those of the nodes `names` as the run sees them."""
+        """Return the instants of a domain in `pods`, corrected for the nodes `names` as the run
+        sees them."""
         times = list(self._pods[domain])
         for name in names:
             _replace_times(
@@ -233,9 +247,9 @@ class Outlook:
     def node_times(self, name: str, span: int, uid: Uid, limit: int = FOREVER) -> list[Instant]:
         """Return the instants from which one more pod of the run fits on a node for `span` ms.
 
-        Without an end (`span` FOREVER) a pod that fits at an instant fits from then on. Otherwise
-        the GPUs may be taken by an entry and come back later: the instant of each return is listed
-        again.
+        For a run without a limit (`span` FOREVER) a pod that fits at an instant fits from then on.
+        For other runs, an entry may take the GPUs for some time: the instant at which they come
+        back is listed again.
         """
         state = self._world.fleet.nodes[name]
         if not state.takes_work:
@@ -252,7 +266,7 @@ class Outlook:
             return _times_beside_leases(free, ends, self._gpus)
         instants = {self._now, *(at for at, _ in ends)}
         instants.update(entry.end for entry in entries if entry.end < FOREVER)
-        if span < FOREVER:  # also when GPUs are taken, otherwise their return is not noticed
+        if span < FOREVER:  # also count where GPUs are taken, or their return is not noticed
             instants.update(entry.start for entry in entries if entry.start > self._now)
         starts = sorted(instants)
         drops = [(at, -gpus) for at, gpus in ends]
@@ -269,7 +283,7 @@ class Outlook:
 
 
 def _times_beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
-    """Return the instants of a node with `free` GPUs, on which leases end at `ends`."""
+    """Return when one more pod fits on a node with `free` GPUs, on which leases end at `ends`."""
     times = [NOW] * (max(0, free) // gpus)
     for at, count in ends:
         free += count
@@ -278,13 +292,13 @@ def _times_beside_leases(free: int, ends: Ends, gpus: int) -> list[Instant]:
 
 
 def _has_passed(times: list[Instant], now: Instant) -> bool:
-    """Return whether an instant that was in the future is not any more."""
+    """Return whether an instant that was in the future when the list was made has passed by now."""
     first = bisect_right(times, NOW)
     return first < len(times) and times[first] <= now
 
 
 def _replace_times(times: list[Instant], old: list[Instant], new: list[Instant]) -> None:
-    """Replace the instants `old` in a sorted list by `new`."""
+    """Remove the instants `old` from a sorted list, and insert the instants `new`."""
     for at in old:
         del times[bisect_left(times, at)]
     for at in new:
@@ -292,7 +306,10 @@ def _replace_times(times: list[Instant], old: list[Instant], new: list[Instant])
 
 
 def ends_on(world: World, node: str, now: Instant) -> Ends:
-    """Return (instant, GPUs that come free then) in order; a slot under two leases counts once."""
+    """Return (instant, GPUs of the node that come free then) in order.
+
+    A slot under two leases (a spare and its filler) counts once, when both have ended.
+    """
     counts: dict[Instant, int] = {}
     for at in releases_on(world, node, after=now).values():
         if at < FOREVER:

@@ -15,7 +15,8 @@ def releases_on(
 ) -> dict[int, Instant]:
     """Return slot -> instant at which the slot comes free; FOREVER if no end is known.
 
-    Overdue leases count as never ending. `gone`: leases whose slots the caller has already freed.
+    A lease whose known end is not later than `after` is overdue: it counts as never ending.
+    `gone`: leases whose slots the caller has already freed.
     """
     found: dict[int, Instant] = {}
     for name in world.open_by_node.get(node, ()):

@@ -31,10 +31,10 @@ def funding_request_for(
 
 
 def paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]:
-    """Return which of the flavor's selectors match a location.
+    """Return, for each selector of the flavor's envelopes, whether it matches the location.
 
-    Two locations with the same value have the same payers. Their traces could not show that: a
-    search that found enough payers early did not look at the remaining envelopes.
+    Two locations with equal results have the same payers. A comparison of two searches would not
+    show that: a search stops as soon as it has found enough payers.
     """
     region, cluster = location
     return tuple(
@@ -44,7 +44,8 @@ def paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]
 
 
 def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
-    """Return the sort key of P4: least borrowed, then least shared, then by name."""
+    """Return the sort key by which locations are preferred (P4): least borrowed, then least shared,
+    then by name."""
     shares = dict.fromkeys(Relation, 0)
     for segment in funded[1].segments:
         shares[segment.relation] += segment.gpus
@@ -54,7 +55,7 @@ def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
 def claims_of(
     world: World, request: StartRequest, covered: Covered, *, start: Instant
 ) -> list[Claim]:
-    """Return the claims that a plan has on its payers."""
+    """Return what a plan claims of its payers: GPUs from `start` on, and GPU-hours."""
     claims = []
     for segment in covered.segments:
         until = world.envelopes[segment.envelope].end
@@ -88,8 +89,7 @@ def claim_on_top(
 
 
 def merged(covers: list[Covered]) -> Covered:
-    """Return the cover of several groups in one location as one: a segment per payer, in payer
-    order."""
+    """Merge the payers of several groups in one location: one segment per payer, in payer order."""
     found: dict[str, Segment] = {}
     for covered in covers:
         for segment in covered.segments:

@@ -1,8 +1,8 @@
 """cover: find the payers of a run among the envelopes that its owner may use, in order (C2).
 
 Called once per location, for starts, grows, forecasts and refinancing. Reserves nothing: the
-segments that it returns become leases only at bind. The trace lists every envelope that was asked,
-with what it gave or why it gave nothing.
+segments (GPUs of one payer) that it returns become leases only at bind. The trace lists every
+envelope that was asked, with what it gave or why it gave nothing.
 
 Example: a run asks for 16 GPUs. Its own envelope has 10 left, a sibling's has 20: two segments of
 10 (Owned) and 6 (Shared).
@@ -88,8 +88,8 @@ def cover(world: World, ask: FundingRequest, *, now: Instant) -> Covered | Refus
 def can_pay(
     world: World, ask: FundingRequest, payers: tuple[HeldMoney, ...], *, now: Instant
 ) -> bool:
-    """Return whether exactly these envelopes can still pay the amounts in `payers`, as a plan
-    assumes."""
+    """Return whether exactly the envelopes of a plan, `payers`, can still pay the amounts
+    planned."""
     borrow_left = _borrow_left(ask)
     aggregate_use = _AggregateUse(world, ask, now)
     merged: dict[EnvelopeKey, HeldMoney] = {}
@@ -120,9 +120,9 @@ def can_pay(
 
 
 class _AggregateUse:
-    """The use of aggregate caps while one run's payers are looked for.
+    """Counts how much of each aggregate cap is used while payers for one run are looked for.
 
-    The use of each cap is summed up once, even if several of its envelopes are asked.
+    Each cap is summed up once, even if several of its envelopes are asked.
     """
 
     def __init__(self, world: World, ask: FundingRequest, now: Instant) -> None:
@@ -131,7 +131,8 @@ class _AggregateUse:
         self._taken: dict[str, int] = {}  # GPUs taken by this walk, from all members
 
     def used(self, aggregate: Aggregate, *, end: Instant) -> int:
-        """Return the most GPUs that count against the cap until `end`, with those taken here."""
+        """Return the most GPUs that count against the cap until `end`, including those taken in
+        this search."""
         known = self._used.get((aggregate.key, end))
         if known is None:
             self._world.steps.take(len(aggregate.members))
@@ -142,7 +143,7 @@ class _AggregateUse:
         return known + self._taken.get(aggregate.key, 0)
 
     def take(self, envelope: Envelope, gpus: int) -> None:
-        """Note that the envelope pays for so many GPUs of the run."""
+        """Note that the envelope pays for this many GPUs of the run."""
         for aggregate in self._world.aggregates[envelope.key]:
             self._taken[aggregate.key] = self._taken.get(aggregate.key, 0) + gpus
 
@@ -154,7 +155,7 @@ def _borrow_left(ask: FundingRequest) -> int:
 
 
 def _walk(world: World, ask: FundingRequest) -> Iterator[tuple[Envelope, Relation]]:
-    """Yield the envelopes in payer order (C2), each at the first step that reaches it."""
+    """Yield the envelopes to ask, in payer order (C2), each at the first step that reaches it."""
     tree = world.tree
     seen = set(ask.except_for)
 
@@ -292,8 +293,10 @@ def _limits(
     aggregate_use: _AggregateUse,
     now: Instant,
 ) -> Iterator[_Limit]:
-    """Yield every limit on what the envelope can give, in the order in which ties are reported
-    (C4)."""
+    """Yield every limit on what the envelope can give (C4).
+
+    Of several equal limits, the first one is reported.
+    """
     end = FOREVER if ask.span is None else ask.start + ask.span + ask.linger
     end = min(end, envelope.end)
     in_use, lent = world.accounts.peak((envelope.key,), start=ask.start, end=end, now=now)
@@ -325,10 +328,10 @@ def _limits(
 
 
 class Hours(Record):
-    """A cap on GPU-hours and how much of it is spent at `since`.
+    """A cap on GPU-hours, and how much of it will be spent at `since`.
 
-    `spent` adds up used and committed hours and the claims of plans. `since` is the last planned
-    start with a claim on the cap, because leases without a limit use up hours until then (C5).
+    `since` is the last planned start with a claim on the cap: leases without a limit use up hours
+    until then (C5). `spent` adds up used and committed hours and the claims of plans.
     """
 
     cap: GpuMs
@@ -340,8 +343,8 @@ class Hours(Record):
 def hour_caps(
     world: World, envelope: Envelope, *, relation: Relation, start: Instant, now: Instant
 ) -> Iterator[Hours]:
-    """Yield the caps on GPU-hours that apply to a start at `start` if nothing else starts
-    before."""
+    """Yield the caps on GPU-hours that apply to a start at `start` if no other run starts before
+    it."""
     lending = envelope.lending if relation is Relation.BORROWED else None
     if envelope.max_gpu_ms is not None:
         since, spent = _spent(world, envelope, start=start, now=now, lent=False)
@@ -356,7 +359,9 @@ def _spent(
 ) -> tuple[Instant, GpuMs]:
     """Return the last planned start that claims these hours, and the hours spent at that time (C5).
 
-    Counted as spent are used hours, what open leases may still use, and the claims of plans.
+    Hours count as spent if they are used, if open leases may still use them, or if plans claim
+    them.
+    `lent`: only hours of borrowers count.
     """
     claims = [each for each in world.accounts.claims_on(envelope.key) if each.borrowed or not lent]
     since = max([start, *(each.start for each in claims)])
@@ -368,9 +373,10 @@ def _spent(
 
 
 def _span(world: World, ask: FundingRequest, envelope: Envelope, since: Instant) -> Millis:
-    """Return for how long one GPU must be paid.
+    """Return for how long the envelope must be able to pay for each GPU of the run.
 
-    Without a limit: up to the last planned start with a claim, plus `accounting.horizon` (C5).
+    A run without a limit is paid up to the last planned start with a claim (`since`), plus
+    `accounting.horizon` (C5). Nothing is paid after the window's end.
     """
     span = since - ask.start + world.policy.accounting_horizon if ask.span is None else ask.span
     span = min(ask.start + span, envelope.end) - ask.start
@@ -381,8 +387,11 @@ def _span(world: World, ask: FundingRequest, envelope: Envelope, since: Instant)
 def _refusal(
     world: World, ask: FundingRequest, trace: tuple[CoverStep, ...], short_by: int
 ) -> Refused:
-    """Return the refusal of the first step that time may clear, otherwise of the first step
-    (C7)."""
+    """Return the refusal, with the reason of one envelope (C7).
+
+    That is the first envelope in payer order that may pay later without an edit of a Budget. If
+    there is none, it is the first envelope that gave less than it was asked for.
+    """
     held = [step for step in trace if step.held_back not in (None, Refusal.OTHER_LOCATION)]
     helped = [step for step in held if _time_may_help(world, step)]
     if not held:
@@ -411,8 +420,8 @@ def _refusal(
 
 
 def _time_may_help(world: World, step: CoverStep) -> bool:
-    """Return whether waiting may clear the step: its window will open, or leases or claims will
-    end."""
+    """Return whether the envelope may pay later if the run just waits: its window will open, or
+    leases or claims on it will end."""
     assert step.held_back is not None
     if step.held_back is Refusal.WINDOW_NOT_OPEN:
         return True
@@ -425,7 +434,7 @@ def _time_may_help(world: World, step: CoverStep) -> bool:
 
 
 def _remedy(world: World, ask: FundingRequest, step: CoverStep) -> str:
-    """Return what would help, without a count that changes with each lease."""
+    """Return what the user can do, without a count that changes with each lease."""
     envelope = world.envelopes[step.envelope]
     name = step.envelope
     match step.held_back:

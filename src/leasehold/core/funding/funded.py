@@ -32,8 +32,8 @@ def funded(
 ) -> list[Location] | Refused:
     """Return the locations in which the run has payers, or the refusal.
 
-    If its groups may be split over locations, each must be able to pay for one group, and all of
-    them together for the whole run.
+    If the groups may be split over locations, each location returned has payers for one group, and
+    all of them together have payers for the whole run.
     """
     gpus = (
         request.placement.gpus_per_group
@@ -61,7 +61,7 @@ def paid_on_empty_fleet(
 ) -> Refused | None:
     """Return why the run would have no payers at `at` even on an empty fleet; None if it has.
 
-    `rooms`: location -> number of groups it could hold if it were empty.
+    `rooms`: location -> number of the run's groups that the location could hold if it were empty.
     `except_for`: envelopes that must not pay.
     """
     placement, groups = request.placement, len(request.placement.groups)
@@ -102,8 +102,8 @@ def why_unpaid(
 ) -> Refused | None:
     """Return why the run has no payers at `at` in any place it could use; None if it has.
 
-    - `rooms`: location -> number of groups it could hold if it were empty
-    - `returned`: leases whose money has come back
+    - `rooms`: location -> number of the run's groups that the location could hold if it were empty
+    - `returned`: leases whose money counts as free
     - `except_for`: envelopes that must not pay
     """
     with world.what_if.opened():
@@ -162,7 +162,7 @@ def _funded_together(
     """Return why a group finds no payers on top of the groups before it; None if all find some.
 
     Each group takes the first location that pays. If that fails, other distributions are tried.
-    `rooms`: location -> number of groups it could hold; None: do not limit them.
+    `rooms`: location -> number of groups that the location could hold; None means no bound.
     """
     left = {} if rooms is None else dict(rooms)
     refused = None
@@ -209,7 +209,7 @@ class GroupPayers:
         self._known: dict[Location, Covered | Refused] = {}
 
     def of(self, location: Location) -> Covered | Refused:
-        """Return the cover for one more group in `location`."""
+        """Return the payers of one more group in `location`, or the refusal."""
         known = self._known.get(location)
         if known is None:
             known = self._known[location] = _cover(
@@ -225,8 +225,10 @@ class GroupPayers:
         return known
 
     def take(self, location: Location) -> Covered:
-        """Claim the payers of one more group in `location`, which must have some, and return
-        them."""
+        """Claim the payers of one more group in `location` and return them.
+
+        The location must have payers for the group (`of`).
+        """
         covered = self.of(location)
         assert isinstance(covered, Covered), location
         claims = claim_on_top(self._world, self._request, covered, start=self._at)
@@ -235,16 +237,19 @@ class GroupPayers:
         return covered
 
     def can_pay_for_all(self, left: dict[Location, int], groups: int) -> bool:
-        """Return whether so many groups find payers, in any distribution over the locations.
+        """Return whether `groups` groups find payers, in any distribution over the locations.
 
-        Claims these payers. `left`: location -> number of groups it can still hold.
+        If so, their payers are claimed. `left`: location -> number of groups it can still hold.
         """
         self._tries_left = _TRIES_MAX
         self._dead_ends: set[tuple[int, ...]] = set()
         return self._can_pay_for_rest(left, groups)
 
     def _can_pay_for_rest(self, left: dict[Location, int], groups: int) -> bool:
-        """Find payers for the last `groups` groups, trying other locations where that fails."""
+        """Find and claim payers for `groups` more groups; return whether all have some.
+
+        If one location leaves no payers for the later groups, the next location is tried.
+        """
         if not groups:
             return True
         counts = tuple(left.values())
@@ -267,7 +272,7 @@ class GroupPayers:
 
 
 def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
-    """Return the first refusal that time may clear, otherwise the first."""
+    """Return the first refusal that waiting may clear, or else the first one."""
     refusals = [each for each in answers if isinstance(each, Refused)]
     if not refusals:
         return Refused(

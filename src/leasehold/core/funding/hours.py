@@ -1,6 +1,6 @@
 """hours: decide whether an envelope has so many GPU-hours left that they cannot be a limit.
 
-That is so for most envelopes. Then a decision need not be repeated when only time has passed.
+Most envelopes have. A decision about them need not be repeated when only time has passed.
 """
 
 from leasehold.core.facts import EnvelopeKey
@@ -10,11 +10,12 @@ from leasehold.core.world.world import World
 
 
 def has_ample_hours(world: World, request: StartRequest, key: EnvelopeKey, *, now: Instant) -> bool:
-    """Return whether the envelope's GPU-hours last, even if it pays for as many GPUs as it may
-    until all plans have been made again.
+    """Return whether the envelope has so many GPU-hours left that they limit no plan.
 
-    If not, answers about the envelope change with time alone: leases without a limit use up hours,
-    and a start needs fewer hours as the end of a window or a planned start comes nearer.
+    They must last even if the envelope pays for as many GPUs as it may until every plan has been
+    made again. If they do not, answers about the envelope change with time alone: leases without a
+    limit use up hours, and a start needs fewer hours as the end of a window or a planned start
+    comes nearer.
 
     Example: 200 GPUs, a horizon of 24 h and three times a `reservation.maxWait` of 24 h need at
     most 200 x 96 = 19,200 GPU-hours. If at least that is left, the hours are ample.

@@ -21,7 +21,8 @@ from leasehold.core.units import Instant
 
 
 class NodeFact(Record):
-    """What decisions use of a node; `gone` if the node was deleted."""
+    """What the ledger states about a node, because decisions depend on it; `gone` if it was
+    deleted."""
 
     name: str
     gpus: int = 0
@@ -31,7 +32,8 @@ class NodeFact(Record):
 
 
 class Closing(Record):
-    """The end of a lease; the optional members are those of its `Closure`."""
+    """The end of a lease, as a batch states it. The optional members are those of the lease's
+    `Closure`."""
 
     lease: str
     end: Instant
@@ -86,7 +88,10 @@ class Batch(Record):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the batch has no content: it is a seal, or not worth a commit."""
+        """Return whether the batch has no content.
+
+        Such a batch is a seal, or need not be committed.
+        """
         return not (
             self.facts_budgets
             or self.facts_nodes
@@ -126,7 +131,7 @@ def batch_to_wire(batch: Batch) -> Wire:
 
 
 def line(batch: Batch, digest_before: Digest) -> Wire:
-    """Return the exported line. Its digest is the one after the batch."""
+    """Return the exported line of a batch. Its `digest` is the chain's digest after this batch."""
     wire = batch_to_wire(batch)
     digest = next_digest(digest_before, canonical(wire))
     return {"seq": batch.seq, "epoch": batch.epoch, "digest": digest, "batch": wire}
@@ -156,7 +161,10 @@ def _closing_to_wire(closing: Closing) -> Wire:
 
 
 class _Strict(Record, forbid_unknown_fields=True):
-    """Rejects unknown members: a line with content we do not understand must not be folded."""
+    """Base of the decoded parts of a line; refuses members that it does not know.
+
+    A line with content that this version does not understand must not be folded.
+    """
 
 
 class _BudgetWire(_Strict):
@@ -219,7 +227,7 @@ class _BatchWire(_Strict):
 
 
 class _SkimmedWire(_Strict):
-    """The same members as `_BatchWire`; those about leases are not decoded."""
+    """A batch as `_BatchWire` has it, but its members about leases are not decoded."""
 
     seq: int
     epoch: int

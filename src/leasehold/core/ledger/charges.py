@@ -66,7 +66,8 @@ class Charges:
         return Charges([*self._steps(), *(step for lease in leases for step in _steps_of(lease))])
 
     def to_row(self) -> list[int]:
-        """Return the flat form, in which each instant is the difference from the one before."""
+        """Return the steps as a flat list, in which each instant is the difference from the one
+        before."""
         row: list[int] = []
         before = 0
         for at, gpus, lent in self._steps():
@@ -98,7 +99,7 @@ class Charges:
             level, lent_level = gpus, lent
 
     def _sums(self, levels: "array[int]") -> "array[int]":
-        """Return, for each instant, the sum from it to the end."""
+        """Return, for each step, the GPU-ms from its instant to the last step."""
         sums = array("q", bytes(8 * len(levels)))
         for place in range(len(levels) - 2, -1, -1):
             span = self._times[place + 1] - self._times[place]

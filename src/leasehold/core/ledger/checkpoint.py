@@ -28,13 +28,13 @@ class Announcement(Record):
 
 
 class BatchFacts:
-    """Everything that batches state besides leases, up to the last batch that was read."""
+    """Everything that batches state, except leases, up to the last batch that was read."""
 
     def __init__(self) -> None:
         self.budgets: dict[str, bytes] = {}
         self.nodes: dict[str, tuple[int, str, str]] = {}
         self.lowered = LoweredCaps()
-        # the newest lowering of each cap
+        # for each cap on GPU-hours that was lowered: the envelope and the instant of the last time
         self.lowerings: dict[CapKey, tuple[Envelope, Instant]] = {}
         self.overdrafts: dict[str, Announcement] = {}  # subject -> newest announcement
         self.reservations: dict[str, Announcement] = {}  # by subject
@@ -94,7 +94,7 @@ class CarriedAttempt(Record):
 
 
 class CarriedBook(Record):
-    """The part of a run's book that its remaining leases no longer show."""
+    """The part of a run's book (`core.world.book`) that its remaining leases no longer show."""
 
     attempts: tuple[CarriedAttempt, ...] = ()
     settled: tuple[tuple[EnvelopeKey, Relation, GpuMs], ...] = ()
@@ -126,7 +126,7 @@ class Carried:
         self.kept = kept  # leases closed by then whose objects stay in the store
 
     def has_dropped(self, close_batch: int, name: str) -> bool:
-        """Return whether a closed lease is already part of the sums, so that its object must be
+        """Return whether a closed lease is part of the sums, so that its stored object must be
         ignored."""
         return close_batch <= self.seq and name not in self.kept
 

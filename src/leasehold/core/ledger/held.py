@@ -1,4 +1,4 @@
-"""Which lease holds each slot and what each envelope pays for, line by line of the ledger.
+"""Follows the ledger line by line: which lease holds each slot, and what each envelope pays for.
 
 Used by `verify`, which trusts only the lines, and therefore shares no index with the World.
 """
@@ -24,8 +24,10 @@ class WrongRecord(Exception):  # noqa: N818 - `verify` turns it into a `Disagree
 
 
 class SlotHolders:
-    """The leases on each slot: one Active or Spare lease, and at most one filler on a Spare. A
-    filler may be left alone on the slot when the spare ends."""
+    """The leases on each slot: one Active or Spare lease, and at most one filler on a Spare.
+
+    When the spare ends, its filler may stay alone on the slot.
+    """
 
     def __init__(self) -> None:
         self._held: dict[Slot, Lease] = {}
@@ -76,7 +78,7 @@ class _AggregateSpec(Record, rename="camel"):
 
 
 class _BudgetSpec(Record, rename="camel"):
-    """The part of a Budget's spec that is checked here."""
+    """The caps in a Budget's spec that `Balances` checks."""
 
     envelopes: tuple[_EnvelopeSpec, ...] = ()
     aggregate_caps: tuple[_AggregateSpec, ...] = ()
@@ -90,8 +92,10 @@ class Balances:
         self._budgets: dict[str, _BudgetSpec] = {}
 
     def state(self, budget: str, spec: bytes | None) -> None:
-        """Take the caps of a Budget; the envelopes of a deleted Budget (None) may pay for
-        nothing new."""
+        """Note the caps that a batch states for a Budget.
+
+        `spec` is None if the Budget was deleted: its envelopes may then pay for nothing new.
+        """
         self._budgets[budget] = (
             _BudgetSpec() if spec is None else msgspec.json.decode(spec, type=_BudgetSpec)
         )
@@ -100,8 +104,10 @@ class Balances:
         self._used[lease.payer] += sign * lease.gpus
 
     def snapshot(self, batch: Batch) -> dict[str, int]:
-        """Return what the payers of this batch paid for before it, per envelope and aggregate
-        cap."""
+        """Return how many GPUs each payer in this batch was paying for before the batch.
+
+        The same is returned for each aggregate cap over these payers.
+        """
         budgets = sorted({lease.payer.rpartition("/")[0] for lease in batch.opened})
         for budget in budgets:
             if budget not in self._budgets:
@@ -115,8 +121,12 @@ class Balances:
         return before
 
     def check(self, before: dict[str, int]) -> None:
-        """Raise WrongRecord if an opening overdraws an envelope. A lowered cap may do so, an
-        opening not."""
+        """Raise WrongRecord if the leases that a batch opens take an envelope or aggregate over its
+        cap.
+
+        `before`: the result of `snapshot`. It is no error if a lowered cap is exceeded but the use
+        has not grown.
+        """
         for payer in sorted(before):
             budget, _, name = payer.rpartition("/")
             for used, cap in self._balances_of(budget, name):

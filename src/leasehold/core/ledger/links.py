@@ -1,4 +1,4 @@
-"""Chains offered batches from the last known one to the head.
+"""Finds the batches that lead from the last known batch to a head.
 
 A replica may store a batch that is never committed, so several batches can have the same number;
 only the head's digest tells which ones count. Used by a standby, which sees batches and heads in
@@ -19,7 +19,7 @@ class StoredBatch(Record):
 
 
 class Links:
-    """Stored batches after the last known one, by number and digest."""
+    """The stored batches after the last known one, by number and digest."""
 
     def __init__(self, seq: int, digest: Digest) -> None:
         """Continue after batch `seq`, whose digest is `digest`."""
@@ -39,8 +39,10 @@ class Links:
         self._offers.get(seq, {}).pop(digest, None)
 
     def go_to(self, seq: int, digest: Digest) -> list[StoredBatch] | None:
-        """Return the batches up to this head in order and move there; None while one of them is
-        missing."""
+        """Return the batches up to this head in order, and make the head the last known batch.
+
+        Returns None, and changes nothing, while a batch is missing.
+        """
         before: dict[tuple[int, Digest], Digest] = {}
         reached = {self.digest}
         for number in range(self.seq + 1, seq + 1):

@@ -22,12 +22,15 @@ _RANGE = 1 << 64  # size of the range of a hash's first eight bytes
 
 
 def nonce(key: bytes, subject: str, batch: int) -> str:
-    """Return the secret part of the seed, bound to one announcement."""
+    """Return the nonce, the secret part of a seed. It belongs to one announcement."""
     return hmac.new(key, f"{subject}\n{batch}".encode(), hashlib.sha256).hexdigest()
 
 
 def commitment(nonce_hex: str) -> str:
-    """Return what is published about the nonce before the digest that is mixed with it is known."""
+    """Return what is published about the nonce: its SHA-256.
+
+    It is published before the ledger digest is known that goes into the seed as well.
+    """
     return hashlib.sha256(bytes.fromhex(nonce_hex)).hexdigest()
 
 
@@ -54,7 +57,7 @@ def number(seed_hex: str, k: int, n: int) -> int:
 
 
 class Urn:
-    """The bundles that are left, and the draws (R5).
+    """The bundles that can still be drawn; `draw` takes one (R5).
 
     After a group was drawn, the bundles of its sweep are counted again (R4).
     """
@@ -96,8 +99,11 @@ class Urn:
         return {owner: bundles for owner, bundles in found.items() if bundles}
 
     def take(self, owner: str, bundle: Bundle) -> None:
-        """Remove a drawn bundle. If one more group would take the sweep below its minimum, the
-        rest of the sweep becomes one bundle."""
+        """Remove a drawn bundle.
+
+        After a group was drawn, its sweep may be unable to give up another one without going below
+        its minimum. Then what is left of the sweep becomes one bundle (R4).
+        """
         left = [each for each in self._left[owner] if each != bundle]
         sweep = self._sweeps.get(bundle.run_key)
         if bundle.group is not None and sweep is not None:
@@ -122,7 +128,10 @@ def bundle_order(bundle: Bundle) -> tuple[str, str, int]:
 
 
 def replay(resolution: Resolution) -> list[str]:
-    """Return what does not follow from the record's own inputs; empty if the draws are correct."""
+    """Repeat the draws of a Resolution from the inputs it records.
+
+    Returns a text for each difference from the record; none if the draws are correct.
+    """
     lottery = resolution.lottery
     if lottery is None:
         return []

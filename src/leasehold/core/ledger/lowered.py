@@ -1,4 +1,4 @@
-"""Which caps of GPU-hours were lowered, and which leases were opened before that (O4).
+"""Which caps of GPU-hours were lowered, and which leases were opened before they were (O4).
 
 A run with a limit was paid for ahead. It is preempted for lack of hours only if the cap was lowered
 after its start, not because other leases used more during their grace. The World notes every Budget
@@ -17,15 +17,18 @@ class _Lowered(Record):
 
 
 class LoweredCaps:
-    """Caps of GPU-hours as last seen; deleted envelopes are remembered."""
+    """The caps of GPU-hours as last read, also of deleted envelopes, and which of them were
+    lowered."""
 
     def __init__(self) -> None:
         self._caps: dict[CapKey, GpuMs] = {}
         self._lowered: dict[CapKey, _Lowered] = {}
 
     def note(self, budget: Budget, *, batch: int) -> list[tuple[Envelope, bool]]:
-        """Note a Budget that was read when the ledger was at `batch`. Returns the (envelope,
-        is_lent) caps that it lowered."""
+        """Note the caps of a Budget that was read when the ledger was at `batch`.
+
+        Returns (envelope, is_lent) for each cap that is lower than when it was last read.
+        """
         return [
             (envelope, lent)
             for envelope in budget.envelopes
@@ -41,11 +44,11 @@ class LoweredCaps:
         return lowered is not None and lease.batch <= lowered.batch
 
     def forgive(self, payer: EnvelopeKey, *, lent: bool) -> None:
-        """Forget a lowering because the cap still covers everything opened before."""
+        """Forget that a cap was lowered, because it still covers all leases opened before."""
         self._lowered.pop((payer, lent), None)
 
     def keep_only_of(self, others: "LoweredCaps") -> None:
-        """Forget each lowering that `others`, which has seen more, has forgotten."""
+        """Forget every lowering that `others`, which has read more of the ledger, no longer has."""
         for key in [key for key in self._lowered if key not in others._lowered]:
             del self._lowered[key]
 

@@ -51,7 +51,10 @@ class Disagreement(Record):
 
 
 def verify_lines(lines: Iterable[Wire]) -> Disagreement | None:
-    """Check the chain, the order, the life of every lease, slots and balances."""
+    """Check the chain, the order, the life of every lease, slots and balances.
+
+    Returns the first record that is wrong, or None.
+    """
     return fold_lines(lines)[1]
 
 
@@ -63,7 +66,7 @@ def verify_objects(
     materialised: int | None = None,
     carried: Carried | None = None,
 ) -> Disagreement | None:
-    """Check the lines, and that the objects agree with them.
+    """Check the lines, and that the stored objects agree with them; return the first wrong record.
 
     Objects touched by batches after `materialised` may not be written yet. Objects that `carried`
     covers may be missing.
@@ -82,7 +85,8 @@ def verify_objects(
 
 
 def fold_lines(lines: Iterable[Wire]) -> "tuple[Fold, Disagreement | None]":
-    """Fold all lines, or those before the first wrong one, which is reported."""
+    """Fold the lines up to the first wrong one; return the state, and what is wrong with that
+    line."""
     fold = Fold()
     for line in lines:
         problem = fold.step(line)
@@ -92,7 +96,7 @@ def fold_lines(lines: Iterable[Wire]) -> "tuple[Fold, Disagreement | None]":
 
 
 class Fold:
-    """The state after the lines so far; `step` adds one line or reports what is wrong with it."""
+    """The state after the lines so far; `step` adds one line, or returns what is wrong with it."""
 
     def __init__(self) -> None:
         self.seq = 0
@@ -374,8 +378,11 @@ def _digest_of_spec(record: str, wire: Wire) -> Digest:
 
 
 def _check_lottery(fold: Fold, record: str, resolution: Resolution, seq: int) -> None:
-    """Check that the draws follow, the nonce was announced before, and the digest is the
-    ledger's."""
+    """Check the lottery of a Resolution against the ledger.
+
+    The draws must follow from the record. The nonce must have been committed to in an earlier
+    batch. The digest in the seed must be that of the batch before.
+    """
     lottery = resolution.lottery
     if lottery is None:
         return

@@ -95,7 +95,7 @@ def parent_cycles(budgets: Iterable[Budget]) -> list[tuple[Budget, Problem]]:
 
 
 def _knotted(parents: dict[str, set[str]]) -> set[str]:
-    """Return the owners that may be on a cycle, usually none.
+    """Return the owners that may be on a cycle of parents, usually none.
 
     Repeatedly removes owners without parents and owners without children; each is looked at once.
     """

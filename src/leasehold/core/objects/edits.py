@@ -1,4 +1,4 @@
-"""What may change in an object that exists.
+"""Which fields of an existing object may be edited.
 
 `adapters.api.rules` turns these tables into rules of the resource definitions, and the embedded
 store asks `check_edit`, so that both modes refuse the same edits. A test compares them.
@@ -7,7 +7,7 @@ A Run's spec is fixed when the Run is created, except for four fields. If everyt
 until the Run starts, an edit could arrive while the leases of the old spec are being committed, and
 only the controller that committed them would know the old spec.
 
-Whether a longer run is still covered by its payers is decided by `control`.
+`control` decides whether the payers still cover a Run whose limit became longer.
 """
 
 from collections.abc import Iterator

@@ -111,7 +111,7 @@ class Fields:
         self._allowed.update(keys)
 
     def finish(self) -> None:
-        """Note every field that was not read as unknown, with a likely spelling."""
+        """Note as unknown every field that was not read, with a likely spelling."""
         if len(self.members) == sum(1 for key in self._allowed if key in self.members):
             return
         allowed = sorted(self._allowed)

@@ -33,7 +33,7 @@ _WHYS_MAX = 4096
 
 
 def cut_run(run: str) -> str:
-    """Return a run's name as it appears at the start of names of leases, reservations and
+    """Return a run's name, shortened as it begins the names of its leases, reservations and
     resolutions."""
     return run[:RUN_LENGTH_MAX].rstrip("-.")
 
@@ -78,7 +78,7 @@ def lease_to_wire(lease: Lease) -> Wire:
 
 
 def lease_spec(lease: Lease) -> Wire:
-    """Return the immutable part, which the ledger's line contains, too."""
+    """Return the immutable part of the object, which is also in the ledger's line."""
     namespace, budget, envelope = lease.payer.split("/", 2)
     return {
         "owner": lease.owner,
@@ -214,7 +214,7 @@ _decode = msgspec.json.Decoder(_LeaseWire).decode
 
 
 def leases_from_json(encoded: bytes) -> Lease:
-    """Decode one lease from the JSON of its object; the fast path."""
+    """Decode one lease from the JSON of its object. This is the fast way."""
     return _from_struct(_decode(encoded))
 
 
@@ -225,8 +225,8 @@ def lease_from_wire(wire: Wire) -> Lease:
 def lease_from_spec(name: str, spec: LeaseSpecWire, *, pod: str | None = None) -> Lease:
     """Return an open lease.
 
-    The pod's name follows from the spec, except after a refinancing: then it is the name of the
-    replaced lease's pod, which only the fold knows, and it is empty here.
+    The pod's name follows from the spec, except after a refinancing: then the pod is that of the
+    replaced lease. Only the fold knows that lease, so the name is left empty here.
     """
     ref, place, payer = spec.run_ref, spec.slice, spec.paid_by
     group, index = _ordinal(spec.comp_path[0]), _ordinal(spec.comp_path[1])

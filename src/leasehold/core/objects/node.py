@@ -139,8 +139,10 @@ def node_to_wire(node: Node, *, labels: Labels) -> Wire:
 
 
 def _asker(metadata: Wire) -> str:
-    """Return the user who asked for the drain; "asked" if the annotation is empty, "" without
-    one."""
+    """Return the user who asked for the drain, from the node's annotation.
+
+    An empty annotation gives "asked", no annotation gives "".
+    """
     annotations = part(metadata, "annotations")
     if DRAIN not in annotations:
         return ""

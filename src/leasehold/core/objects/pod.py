@@ -94,8 +94,8 @@ def pod_to_wire(
     grace: Millis | None = None,
     gpu_resource: str = _GPU_RESOURCE,
 ) -> Wire:
-    """Return the user's template with its node, GPUs for the first container and variables for
-    all."""
+    """Return the Pod: the user's template on its node, with GPUs for the first container and
+    environment variables for all."""
     user = decoded(template)
     spec = part(user, "spec")
     containers = [each for each in list_at(spec, "containers") if isinstance(each, dict)]
@@ -162,7 +162,10 @@ def _slots(written: str) -> tuple[int, ...]:
 
 
 def _asked_to_go(metadata: Wire) -> Instant | None:
-    """Return when deletion was requested: the deletion timestamp is the end of the grace period."""
+    """Return when the pod's deletion was requested.
+
+    The deletion timestamp is later than that: it is the end of the grace period.
+    """
     due = instant_at(metadata, "deletionTimestamp")
     if due is None:
         return None
@@ -232,7 +235,8 @@ def _waits_for(status: Wire) -> str | None:
 
 
 def _said(ended: Wire, status: Wire) -> str:
-    """Return the message of the end, otherwise a reason that says more than the exit code."""
+    """Return the node's message about the pod's end, or else a reason that says more than the exit
+    code."""
     reason = text_at(ended, "reason")
     sentence = text_at(ended, "message") or text_at(status, "message")
     return sentence or ("" if reason in ("Completed", "Error") else reason)

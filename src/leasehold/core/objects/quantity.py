@@ -66,10 +66,11 @@ def units(value: object) -> int:
 
 
 def asked(spec: Wire, *wanted: Wanted) -> list[int]:
-    """Return what a pod spec requests of a node, per resource in `wanted`.
+    """Return what a pod spec requests of a node, for each resource in `wanted`.
 
-    The larger of two sums: all containers and sidecars; or any one init container with the sidecars
-    started before it. Requests of the pod as a whole replace that. The runtime's overhead is added.
+    That is the larger of two sums: all containers and sidecars; or any one init container with the
+    sidecars started before it. If the pod requests an amount as a whole, that amount counts
+    instead. The runtime's overhead is added.
     """
     found = [0] * len(wanted)
     for container in list_at(spec, "containers"):

@@ -141,7 +141,10 @@ class _Held(Record):
 
 
 class _Status(Record, rename="camel"):
-    """Every member has a default, because a crash may leave the object without a status."""
+    """The status as decoded.
+
+    Every member has a default, because a crash may leave the object without a status.
+    """
 
     state: State = State.PENDING
     since: str = ""

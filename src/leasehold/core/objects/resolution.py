@@ -100,7 +100,7 @@ def _bundle_to_wire(bundle: Bundle) -> Wire:
 
 
 def _counting_to_wire(lottery: Lottery) -> Wire:
-    """Return what decides how bundles are counted again (R4, Q10)."""
+    """Return the members that decide which bundles can be drawn after each draw (R4, Q10)."""
     found: Wire = {}
     if lottery.sweeps:
         found["sweeps"] = {

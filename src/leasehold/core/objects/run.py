@@ -80,7 +80,10 @@ def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
 
 
 def _as_tried(spec: RunSpec, status: Wire) -> RunSpec:
-    """Return the spec with the pod requests that the API server determined, if they are noted."""
+    """Return the spec with the pod's CPU and memory as the API server determined them in a dry run.
+
+    The result of the dry run is in the status; without it the spec is returned unchanged.
+    """
     told = part(status, "podRequests")
     try:
         cpu, memory = milli(told.get(CPU)), units(told.get(MEMORY))
@@ -107,7 +110,7 @@ def _arrival(raw: object, stamped: Stamps, known: Run | None) -> tuple[Instant, 
 
 
 class _Shape:
-    """The numbers that must divide each other; None if missing or wrong."""
+    """The numbers of GPUs that must divide each other; None if a number is missing or wrong."""
 
     __slots__ = ("group", "malleable", "per_pod", "spares", "total", "width_max")
 
@@ -193,8 +196,10 @@ def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, 
 
 
 def _read_shape(resources: Fields, locality: Fields) -> _Shape:
-    """Read total, group and pod size. A number that breaks a rule is treated as wrong by later
-    rules."""
+    """Read total, group and pod size.
+
+    A number that breaks a rule becomes None, so that rules about it are skipped.
+    """
     total = resources.need("totalGPUs", readers.gpus)
     group = locality.take("groupGPUs", readers.gpus, None)
     per_pod = resources.take("gpusPerPod", readers.pod_gpus, None)

@@ -79,7 +79,8 @@ def tenure_to_wire(record: TenureRecord, *, kept: Wire | None = None) -> Wire:
 
 
 def tenure_from_wire(wire: Wire) -> TenureRecord:
-    """Decode any object, even if it was edited by others; missing fields read as never held."""
+    """Decode any object, even if others have edited it; one with missing fields reads as never
+    held."""
     stamped, spec = stamps(wire), part(wire, "spec")
     annotations = part(part(wire, "metadata"), "annotations")
     epoch = text_at(annotations, EPOCH)

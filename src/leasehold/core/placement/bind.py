@@ -29,10 +29,10 @@ def bind(
     first_index: int,
     now: Instant,
 ) -> list[Lease]:
-    """Return one lease per (pod, payer), with their final names.
+    """Return the leases of a plan, one for each pod and payer, with their final names.
 
     `slots`: the slots of each pod. `attempts`: the attempt number of each group.
-    `first_index`: the number of leases that the batch opens already.
+    `first_index`: the number of leases that the batch already opens.
     """
     dealers = {location: _Dealer(covered.segments) for location, covered in plan.covered}
     leases: list[Lease] = []
@@ -88,7 +88,7 @@ def deal_slots(fleet: Fleet, places: Sequence[PodPlace]) -> dict[PodPlace, tuple
         state = fleet.nodes[pod.node]
         free = ~(state.occupied | taken.get(pod.node, 0))
         known = free & ~state.strangers & ((1 << state.node.gpus) - 1)
-        # A foreign process may occupy one of our slots, so that fewer are left than were counted.
+        # If a foreign process occupies a slot of ours, fewer slots are left than were counted.
         dealt[pod] = _lowest(known if known.bit_count() >= pod.gpus else free, pod.gpus)
         for slot in dealt[pod]:
             taken[pod.node] = taken.get(pod.node, 0) | 1 << slot
@@ -108,7 +108,7 @@ def _lowest(mask: int, count: int) -> tuple[int, ...]:
 
 
 class _Dealer:
-    """Deals the segments of one location in order, a number of GPUs at a time."""
+    """Hands out the payers of one location in order, for a number of GPUs at a time."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._left = [(segment, segment.gpus) for segment in segments]
@@ -118,7 +118,7 @@ class _Dealer:
         return not self._left
 
     def deal(self, gpus: int) -> list[Segment]:
-        """Return the next segments, cut so that they pay for `gpus` GPUs together."""
+        """Return the next payers, with amounts that add up to `gpus` GPUs."""
         dealt: list[Segment] = []
         while gpus:
             segment, left = self._left[0]

@@ -44,7 +44,7 @@ def places_to_leave(world: World, uid: Uid) -> list[tuple[str, int]]:
 
 
 def how_to_leave(world: World, run: Run, node: str, unit: int) -> DrainPlan:
-    """Return the first way that empties `node` of this unit."""
+    """Return the first way, in order of preference, in which all pods of this unit leave `node`."""
     pods_here = [
         lease
         for lease in open_leases(world, run.uid)
@@ -120,13 +120,15 @@ def will_be_taken_over(world: World, spare: Lease) -> bool:
 
 
 def _is_standing(lease: Lease) -> bool:
-    """Return whether a pod runs under the lease and is to go on."""
+    """Return whether a pod runs under the lease and has not been told to end."""
     return lease.ending is None and lease.role is not Role.SPARE
 
 
 def _is_heard(world: World, node: str) -> bool:
-    """Return whether a stop signal would reach the node. A pod on a silent node is not told to
-    stop: it might neither stop nor count as running."""
+    """Return whether the node answers, so that a signal to stop would reach it.
+
+    A pod on a silent node is not told to stop, because it might neither stop nor count as running.
+    """
     state = world.fleet.nodes.get(node)
     return state is not None and state.node.ready
 

@@ -60,7 +60,10 @@ def pack(
 def try_pack(
     world: World, placement: PlacementRequest, locations: Sequence[Location]
 ) -> Packed | None:
-    """Return the same as `pack`, but None instead of a refusal, which is slow to word."""
+    """Return the places as `pack` does, or None instead of a refusal.
+
+    Wording a refusal is slow, so callers that do not report it use this function.
+    """
     assert placement.groups
     fleet = world.fleet
     with world.what_if.opened():
@@ -74,8 +77,10 @@ def try_pack(
 def pack_in_one_domain(
     world: World, placement: PlacementRequest, locations: Sequence[Location]
 ) -> Packed | None:
-    """Return places for all groups in one domain, the one with the fewest free GPUs that can hold
-    them; or None (P2)."""
+    """Return places for all groups in one domain, or None (P2).
+
+    Of the domains that can hold them, the one with the fewest free GPUs is taken.
+    """
     with world.what_if.opened():
         pools = _roomy(world.fleet, placement, locations, len(placement.groups))
         placed = _first_fit(world, placement, placement.groups, pools)
@@ -93,7 +98,10 @@ def fits(world: World, placement: PlacementRequest, locations: Sequence[Location
 
 
 def _packed(placed: list[PodPlace], left: tuple[tuple[str, int], ...]) -> Packed:
-    """Return the places with a digest. `left`: free GPUs left in each domain used."""
+    """Return the places as a `Packed`, with a digest of them.
+
+    `left`: free GPUs that are left in each domain used.
+    """
     text = "\n".join(f"{p.group} {p.index} {p.node} {p.spare:d} {p.gpus}" for p in placed)
     return Packed(places=tuple(placed), left_over=left, plan_hash=sha256(text.encode()).hexdigest())
 
@@ -134,9 +142,9 @@ def _place_all(
 ) -> list[PodPlace] | None:
     """Place all groups by P2, or return None if some group does not fit.
 
-    Tried are: one of the run's own domains for all groups; if the run has none, any domain that
-    holds all groups; then group by group, own domains first. The caller must hold an open what-if:
-    on success the pods stay planned in it.
+    Tries one of the run's own domains for all groups; if the run has none, any domain that holds
+    all groups. Then places group by group, own domains first.
+    The caller must hold an open what-if: on success the pods stay planned in it.
     """
     fleet = world.fleet
     own = [
@@ -287,8 +295,10 @@ def best_node(
 
 
 def _use_first(bucket: int) -> tuple[int, int]:
-    """Return the sort key of buckets. A bucket's number is 2 x its nodes' free GPUs, plus 1 if
-    these nodes are empty."""
+    """Return the sort key of buckets of nodes: nodes in use first, then the fewest free GPUs.
+
+    A bucket's number is 2 x its nodes' free GPUs, plus 1 if these nodes are empty.
+    """
     return bucket & 1, bucket >> 1
 
 

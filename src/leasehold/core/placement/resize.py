@@ -34,8 +34,10 @@ def _is_borrowed(leases: list[Lease]) -> bool:
 
 
 def may_resize(world: World, uid: str, now: Instant) -> Instant:
-    """Return the first instant at which the run may be resized: `resize.interval` after the last
-    time, or now (E1)."""
+    """Return the first instant at which the run may be resized (E1).
+
+    That is `resize.interval` after the last resize, but not before now.
+    """
     book = world.books.get(uid)
     if book is None or book.resized_at is None:
         return now

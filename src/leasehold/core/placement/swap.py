@@ -70,7 +70,8 @@ def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]
 
 
 def _was_lost(lease: Lease) -> bool:
-    """Return whether the lease was lost while it should have gone on.
+    """Return whether the lease ended although its pod should have gone on, so that a place is
+    vacant.
 
     A lease that was already ending leaves no vacancy, unless it ended because its pod moves to a
     spare.
@@ -128,8 +129,10 @@ def _spares(world: World, uid: str, group: int) -> list[Lease]:
 
 
 def _can_take_over(node: Node) -> bool:
-    """Return whether the node can be swapped to. A cordoned node can: the run already has its
-    slots."""
+    """Return whether a lost pod can continue on this node.
+
+    A cordoned node will do: the run already has its slots.
+    """
     return node.ready and not node.fenced
 
 

@@ -43,7 +43,8 @@ def preview(
 ) -> Preview:
     """Return the expected outcome of the preemption at `at`.
 
-    `may_sample`: asked only if there are too many bundles for exact odds.
+    `may_sample`: called only if there are too many bundles for exact odds. It returns whether many
+    draws may be simulated now.
     """
     with world.what_if.opened():
         site_state = SiteDomains(world, request, calendar, planned, at=at, now=now)
@@ -70,9 +71,9 @@ _Drawn = list[tuple[Bundle, Cut]]
 
 
 class _Counts:
-    """Counts the free GPUs of each node while cuts are tried, and whether all groups fit.
+    """Counts the free GPUs of each node while cuts are tried, and tells whether all groups fit.
 
-    GPUs that entries keep are taken off, so a count may be negative.
+    GPUs that plans and holds need are taken off, so a count may be negative.
     """
 
     def __init__(self, world: World, request: StartRequest, site_state: SiteDomains) -> None:
@@ -151,8 +152,10 @@ def _odds(
     planned: PlannedSite,
     may_sample: Callable[[], bool],
 ) -> tuple[tuple[RunKey, int], ...] | None:
-    """Return (run, percent) for every run with a bundle; None if sampling would be needed but is
-    not allowed."""
+    """Return (run, percent) for every run with a bundle.
+
+    Returns None if only sampling could find the odds, and `may_sample` does not allow it.
+    """
     bundles = [each for found in urn.choices().values() for each in found]
     if len(bundles) <= world.policy.odds_exact_bundles_max:
         weighted = _every_order(counts, urn, cut_of)
@@ -209,8 +212,11 @@ def _sampled(
     planned: PlannedSite,
     seeds: int,
 ) -> Iterator[tuple[Fraction, list[Bundle]]]:
-    """Yield (weight, bundles that end) for `seeds` fixed seeds. A seed follows from the domains,
-    so the odds can be repeated."""
+    """Simulate the lottery with `seeds` fixed seeds; yield (weight, bundles that end) for each.
+
+    All weights are equal and add up to 1. The seeds are computed from the site's domains, so the
+    same odds come out when the computation is repeated.
+    """
     cuts: dict[str, Cut] = {}
     for index in range(seeds):
         seed = hashlib.sha256(f"odds\n{planned.domains}\n{index}".encode()).hexdigest()

@@ -98,8 +98,10 @@ def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
 
 
 def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
-    """Return the leases in refinancing order (O2): last bound first, spares after pods. Ties by
-    run, group, pod and slots, descending."""
+    """Return the leases in the order in which they are refinanced (O2).
+
+    The last bound comes first, spares after pods. Ties by run, group, pod and slots, descending.
+    """
     return sorted(
         leases,
         key=lambda each: (
@@ -122,7 +124,9 @@ def other_payer(
     beside: list[Lease],
     except_for: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | None:
-    """Return another cover for the slots of `lease`: not its present payer, none of `except_for`.
+    """Return other payers for the slots of `lease`, or None.
+
+    Its present payer and the envelopes of `except_for` must not pay.
 
     `beside`: the open leases of its run, with their payers.
     """
@@ -153,9 +157,10 @@ def other_payer(
 
 
 def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant) -> Cuts | None:
-    """Return the cuts among the leases of the excess that remove it, in the order of R3.
+    """Return the cuts that remove the excess, in the order of R3.
 
-    If even all of them are not enough, all are cut. No run is protected.
+    Only leases of the excess are cut, and no run is protected. If even all of them are not enough,
+    all are cut.
     """
     total = sum(lease.gpus for lease in excess.leases)
     allowed = total - excess.gpus
@@ -181,7 +186,7 @@ def cut_shared(
     """Return the cuts among shared leases that give an owner its envelope back, or None (O5).
 
     As in any overdraft, no run is protected.
-    `covered`: returns whether enough has come free.
+    `covered`: returns whether enough money has come free.
     `end`, `restore`: end a lease in the caller's accounts, and undo that.
     """
     with world.what_if.opened():
@@ -200,13 +205,13 @@ def _standing(world: World, payer: EnvelopeKey) -> tuple[Lease, ...]:
 
 
 def _all(payer: EnvelopeKey, leases: tuple[Lease, ...], why: str) -> Excess:
-    """Return the excess that all of these leases are."""
+    """Return an excess of all GPUs of these leases, for the reason `why`."""
     gpus = sum(lease.gpus for lease in leases)
     return Excess(subject=payer, leases=leases, gpus=gpus, why=why)
 
 
 def _over(subject: str, leases: tuple[Lease, ...], cap: int, why: str) -> Excess:
-    """Return by how many GPUs these leases are over a cap; zero or less means no excess."""
+    """Return the excess of these leases over a cap; its `gpus` is zero or less if there is none."""
     gpus = sum(lease.gpus for lease in leases)
     return Excess(subject=subject, leases=leases, gpus=gpus - cap, why=why)
 
@@ -227,7 +232,7 @@ def _not_covered(world: World, envelope: Envelope, leases: tuple[Lease, ...]) ->
 
 
 def _lending(envelope: Envelope, leases: tuple[Lease, ...]) -> list[Excess]:
-    """Return by how much the envelope lends more GPUs than it may."""
+    """Return the excess of the GPUs that the envelope lends over its cap on lending."""
     cap = envelope.lending.max_concurrency
     if cap is None:
         return []
@@ -236,7 +241,8 @@ def _lending(envelope: Envelope, leases: tuple[Lease, ...]) -> list[Excess]:
 
 
 def _aggregates(world: World, envelope: Envelope) -> list[Excess]:
-    """Return by how much each aggregate of the envelope is over its cap."""
+    """Return, for each aggregate with this envelope, the excess of its members' leases over its
+    cap."""
     return [
         _over(
             aggregate.key,
@@ -276,7 +282,8 @@ def _hours_left(world: World, envelope: Envelope, now: Instant) -> list[tuple[bo
 
 
 def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
-    """Forget that a cap on hours was lowered if it still covers everything that was paid for ahead.
+    """Forget that a cap on hours was lowered if it still covers all leases with a limit to their
+    ends.
 
     Called in the turn in which a Budget changes. Runs that declared a limit must not be cut because
     other leases use up the hours later (O4).
@@ -288,9 +295,10 @@ def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
 
 
 def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> bool:
-    """Return whether at a past instant `at` the cap covered everything that was paid for ahead.
+    """Return whether, at a past instant `at`, the cap covered all leases with a limit to their
+    ends.
 
-    Computes from the leases what `forgive_lowering` found then.
+    Computes from the leases what `forgive_lowering` found at that instant.
     """
     cap = envelope.lending.max_gpu_ms if lent else envelope.max_gpu_ms
     if cap is None:
@@ -302,7 +310,7 @@ def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> 
         if lease.payer != envelope.key or (lent and lease.relation is not Relation.BORROWED):
             continue
         end = now if lease.end is None else lease.end
-        left += lease.gpus * max(0, end - max(lease.start, account.since, at))  # spent since `at`
+        left += lease.gpus * max(0, end - max(lease.start, account.since, at))  # used since `at`
         is_ending = lease.ending is not None and lease.ending.at <= at
         if lease.start <= at < (end if lease.end is not None else FOREVER) and not is_ending:
             left -= lease.gpus * max(0, min(_limit(world, lease), envelope.end) - at)
@@ -310,7 +318,8 @@ def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> 
 
 
 def _limit(world: World, lease: Lease) -> Instant:
-    """Return until when the lease was paid for ahead; 0 without a limit."""
+    """Return the instant up to which the lease's hours were committed at its start; 0 without a
+    limit."""
     run, attempt = world.runs.get(lease.uid), world.attempt_of(lease)
     if run is None or attempt is None or run.spec.max_duration is None:
         return 0

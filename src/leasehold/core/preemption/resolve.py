@@ -1,8 +1,8 @@
 """resolve: decide what is preempted for a run whose start by preemption is due (R1 to R7).
 
 Only leases in the domains of its site may be cut: spares, then groups in rounds, then a lottery,
-until the run fits there. Then each victim that is not needed is spared. Changes nothing: it works
-in a what-if.
+until the run fits there. Then each victim that is not needed is given back. Changes nothing: it
+works in a what-if.
 """
 
 from collections.abc import Collection
@@ -79,9 +79,9 @@ def resolve(
     now: Instant,
     seeder: Seeder,
 ) -> Resolved | Refused:
-    """Return what must be cut so that the run fits in its site's domains.
+    """Return what must be cut so that the run fits in the domains of its site.
 
-    Returns the refusal if even cutting everything that may be cut is not enough (Q11).
+    Returns a refusal if even cutting everything that may be cut is not enough (Q11).
     """
     with world.what_if.opened():
         site_state = SiteDomains(world, request, calendar, planned, at=now, now=now)
@@ -135,7 +135,7 @@ def not_enough(placement: PlacementRequest, deficit: int) -> Refused:
 class SiteDomains:
     """The domains of a site, in the state in which the run finds them at `at`.
 
-    Leases that end by then are gone, and entries keep their GPUs.
+    Leases that end by then are gone, and plans and holds keep their GPUs.
     The caller must hold an open what-if as long as the object is used.
     """
 
@@ -164,7 +164,8 @@ class SiteDomains:
         self.kept: Overlay = as_found_by(world, request, calendar, start=at, gone=self._gone)
 
     def scope(self) -> Scope:
-        """Return the scope: every lease of another run in these domains."""
+        """Return the scope of the preemption: the leases of other runs in these domains that are
+        not gone."""
         leases = [
             lease
             for pool in self.pools
@@ -190,7 +191,8 @@ class SiteDomains:
         )
 
     def _asks_more(self) -> bool:
-        """Return whether counting pods is not enough to decide whether the groups fit."""
+        """Return whether the pods need more than free GPUs, so that counting GPUs does not show if
+        they fit."""
         placement = self._request.placement
         return bool(
             placement.cpu_milli

@@ -1,8 +1,9 @@
 """site: choose where a start by preemption will take place (Q5).
 
 The site is the place where the run fits once all leases that may be cut are gone. It is chosen
-before the victims, where the loss is least (R2). Losses are counted lease by lease and node by
-node; no lottery is simulated. Changes nothing.
+before the victims, where the loss is least (R2). The *loss* of a place is the number of GPUs that
+would be cut there by lottery, by shrinking, and of spares. Losses are counted lease by lease and
+node by node; no lottery is simulated. Changes nothing.
 """
 
 from collections.abc import Collection, Iterator
@@ -34,7 +35,7 @@ class Site(Record):
     places: tuple[tuple[str, int], ...]  # (node, GPUs)
     money: tuple[HeldMoney, ...]
     domains: tuple[str, ...]
-    # (domain, *loss of the first group), for each domain that was tried
+    # (domain, GPUs by lottery, by shrinking, of spares): loss of the first group in each domain
     losses: tuple[tuple[str, int, int, int], ...] = ()
 
 
@@ -118,9 +119,10 @@ def _funded(
 
 
 class NodeOffers:
-    """What each node would offer a run, and at which loss, if all leases that may be cut were gone.
+    """The GPUs that each node could give a run if everything that may be cut for it were cut.
 
-    `put` takes places, which later groups cannot use any more.
+    For each number of GPUs a node tells the loss: how many are cut by lottery, by shrinking, and of
+    spares. `put` places groups; the GPUs that a group takes are not offered to later groups.
     """
 
     def __init__(
@@ -146,7 +148,8 @@ class NodeOffers:
         self._losses: dict[str, Loss] = {}  # domain -> loss of the first group tried there
 
     def holds(self, places: tuple[tuple[str, int], ...]) -> bool:
-        """Return whether the run would fit in these places, i.e. they are still a site (Q7)."""
+        """Return whether the run would still fit in these places, so that they are still a site
+        (Q7)."""
         nodes = self._world.fleet.nodes
         return all(
             name in nodes and nodes[name].takes_work and self._offer(name).room >= gpus
@@ -154,7 +157,10 @@ class NodeOffers:
         )
 
     def losses_in(self, domains: Collection[str]) -> tuple[tuple[str, int, int, int], ...]:
-        """Return (domain, *loss of the first group) for each of these domains in which it fits."""
+        """Return (domain, GPUs by lottery, by shrinking, of spares) for the first group.
+
+        Only those of these domains are returned in which the group fits.
+        """
         count = 1 if self._request.placement.spread else len(self._request.placement.groups)
         tried = {domain: self._try(count, domain) for domain in sorted(domains)}
         return tuple((domain, *found[0]) for domain, found in tried.items() if found is not None)
@@ -182,9 +188,10 @@ class NodeOffers:
         return True
 
     def _try(self, groups: int, domain: str) -> tuple[Loss, dict[str, int]] | None:
-        """Return the loss and the GPUs taken if the groups went to this domain, or None.
+        """Return the loss and the GPUs taken if the groups went to this domain, or None if they do
+        not fit.
 
-        Each pod goes to the node where it costs least.
+        Each pod goes to the node where its loss is least.
         """
         placement, taken = self._request.placement, dict(self._taken)
         total = NOTHING
@@ -205,7 +212,8 @@ class NodeOffers:
     def _cheapest(
         self, names: list[str], taken: dict[str, int], *, is_spare: bool
     ) -> tuple[Loss, str] | None:
-        """Return the loss and the name of the node where one more pod costs least, or None."""
+        """Return the loss and the name of the node where one more pod has the least loss, or
+        None."""
         placement, best = self._request.placement, None
         for name in names:
             node, used = self._offer(name), taken.get(name, 0)
@@ -228,7 +236,8 @@ class NodeOffers:
         return known
 
     def _offer_of(self, state: NodeState) -> "_NodeOffer":
-        """Return what a node offers, from the leases on it and the step of R3 that may cut each."""
+        """Return what a node offers. For each lease on it, the step of R3 that may cut it is looked
+        up."""
         if not state.takes_work:
             return _NodeOffer(0, 0, 0, 0, is_reserved=state.node.is_reserved)
         world, name = self._world, state.node.name
@@ -255,7 +264,7 @@ class NodeOffers:
     def _usable_gpus(self, state: NodeState, gone: set[str]) -> int:
         """Return the GPUs of a node that the run could use for its whole duration.
 
-        `gone`: leases that are assumed to have ended. GPUs that entries need are taken off.
+        `gone`: leases that are assumed to have ended. GPUs that plans and holds need are taken off.
         """
         world, name = self._world, state.node.name
         over, taken = set(gone), 0
@@ -269,7 +278,7 @@ class NodeOffers:
         return max(0, state.node.gpus - state.foreign - taken.bit_count() - kept)
 
     def site(self, money: tuple[HeldMoney, ...]) -> Site:
-        """Return the site that consists of the places taken, with these payers."""
+        """Return the site: the places that the groups have taken, with these payers."""
         places = tuple(sorted((name, gpus) for name, gpus in self._taken.items() if gpus))
         nodes = self._world.fleet.nodes
         return Site(
@@ -281,7 +290,8 @@ class NodeOffers:
 
 
 class _NodeOffer:
-    """The GPUs that one node could offer, by what would be lost for them."""
+    """The GPUs that one node could give: free ones, those of spares, those of groups to shrink, and
+    all."""
 
     __slots__ = ("free", "is_reserved", "room", "shrink", "spare")
 
@@ -292,8 +302,10 @@ class _NodeOffer:
         self.is_reserved = is_reserved
 
     def loss(self, gpus: int) -> Loss:
-        """Return the loss for `gpus` GPUs on this node: free ones, then spares, shrinking, lottery.
+        """Return the loss if `gpus` GPUs of this node are taken.
 
+        Free GPUs are taken first, then those of spares, those of groups to shrink, and the rest by
+        lottery.
         Example: a node has 3 GPUs free, 2 under spares, and 1 under a group that may be shrunk. For
         8 GPUs, the loss is 2 by lottery, 1 by shrinking and 2 of spares.
         """

@@ -1,5 +1,5 @@
-"""The steps of a preemption: what may be cut, in which order, and which victims are spared (R3 to
-R6).
+"""The steps of a preemption: what may be cut, in which order, and which victims are given back (R3
+to R6).
 
 Shared by `resolve` (GPUs are short) and `overdraft` (money is short). These two have different
 scopes, and a different meaning of "fits". Everything happens in the caller's what-if: cuts change
@@ -106,8 +106,10 @@ class Scope:
     # What may be cut.
 
     def spares(self) -> Iterator[Cut]:
-        """Yield the spares, newest first, except those that a lost pod is about to take over
-        (R3a)."""
+        """Yield a cut of each spare, newest first (R3a).
+
+        Spares that a lost pod is about to take over are left out.
+        """
         held = [
             lease
             for lease in self.leases
@@ -126,8 +128,10 @@ class Scope:
             )
 
     def shrink_round(self) -> list[Cut]:
-        """Return one group of each run above its minimum; runs with most above it come first
-        (R3b)."""
+        """Return a cut of one group for each run above its minimum (R3b).
+
+        Runs that are furthest above their minimum come first.
+        """
         runs: dict[Uid, int] = {}
         for uid in sorted({lease.uid for lease in self.standing() if lease.role is not Role.SPARE}):
             run = self.world.runs.get(uid)
@@ -143,7 +147,7 @@ class Scope:
     def conflict_set(
         self, *, now: Instant, beneficiary: Uid
     ) -> dict[str, list[tuple[Bundle, Cut]]]:
-        """Return the bundles that are left, by owner: the lottery draws from these (R4).
+        """Return the bundles among which a lottery would draw, by owner, with their cuts (R4).
 
         `beneficiary`: the waiting run, for which protected runs have no bundles; "" for an
         overdraft, in which no run is protected.
@@ -193,7 +197,7 @@ class Scope:
     def all_that_can_be_drawn(
         self, conflicts: dict[str, list[tuple[Bundle, Cut]]]
     ) -> Iterator[Cut]:
-        """Yield the cuts if every bundle were drawn.
+        """Yield the cuts that would be made if every bundle were drawn.
 
         A sweep ends as a whole only if it has more groups in scope than it has above its minimum.
         Example: 4 groups and a minimum of 2: with 3 groups in scope it ends whole, with 2 only
@@ -278,8 +282,10 @@ def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
 
 
 def surplus_of(world: World, uid: Uid) -> frozenset[int]:
-    """Return the groups of an elastic run above its minimum, which may be cut by shrinking: those
-    with the highest indices (R3b)."""
+    """Return the groups that shrinking may cut from an elastic run: those above its minimum (R3b).
+
+    They are the groups with the highest indices.
+    """
     run = world.runs.get(uid)
     if run is None or run.spec.malleable is None:
         return frozenset()
@@ -295,8 +301,11 @@ def is_protected(world: World, run: Run, at: Instant) -> bool:
 
 
 def protected_until(world: World, run: Run) -> Instant | None:
-    """Return the end of the run's protection, counted from the start that ended its wait; None
-    before that start."""
+    """Return the end of the run's protection, or None if the run has not started in its present
+    wait.
+
+    The protection begins with the start that ends the wait.
+    """
     started = wait_of(world, run).ended
     return None if started is None else started + tenure_of(world, run)
 
@@ -354,8 +363,8 @@ def structural(scope: Scope) -> list[Cut]:
 def cut_until_it_fits(
     scope: Scope, *, seeder: Seeder, now: Instant, beneficiary: Uid, partly: bool = False
 ) -> Cuts | None:
-    """Carry out the three steps of R3, spare the victims that are not needed (R6), and return the
-    cuts.
+    """Carry out the three steps of R3, give back the victims that are not needed (R6), and return
+    the cuts.
 
     Returns None if even all cuts are not enough; with `partly`, returns all cuts in that case.
     `beneficiary`: the waiting run, or "" for an overdraft.
@@ -426,7 +435,7 @@ class LotteryDraws:
 
 
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
-    """Return whether `scope.fits` would hold if everything that can be drawn ended."""
+    """Return whether `scope.fits` would be true if everything that can be drawn ended."""
     with scope.world.what_if.opened():
         before = set(scope.gone)
         for cut in scope.all_that_can_be_drawn(conflicts):

@@ -1,8 +1,8 @@
 """What each envelope pays for, now and in the future as far as known: leases summed by payer.
 
 `cover` asks how many more GPUs an envelope can give. An account stores sums over leases, not a
-balance, so GPU-hours used at any instant are one multiplication. Plans put *claims* on accounts;
-what-ifs change both and undo it.
+balance, so GPU-hours used at any instant are one multiplication. The plans of runs *claim* money on
+accounts. What-ifs change leases and claims, and undo these changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,8 @@ from leasehold.core.world.what_if import WhatIf
 
 
 class KnownEnd(msgspec.Struct, frozen=True, gc=False):
-    """The known end of a lease: when its GPUs come free, and until when they are committed.
+    """When the GPUs of a lease come free, as far as known, and until when GPU-hours are committed
+    to it.
 
     `committed_to` is None for a lease without a limit: `accounting.horizon` applies. A lease that
     is ending commits nothing more (its grace period is charged, but not committed).
@@ -71,19 +72,24 @@ class Account:
         self.lent_ms: GpuMs = 0
         self.starts = 0  # sum of gpus * start over open leases
         self.lent_starts = 0
-        self.terms: dict[KnownEnd, list[int]] = {}  # -> [GPUs, of them lent]
+        self.terms: dict[KnownEnd, list[int]] = {}  # known end -> [GPUs, how many are lent]
         self.borrowers: dict[str, int] = {}  # owner -> GPUs lent to it now
         self.claims: list[Claim] = []
 
     def used_ms(self, at: Instant) -> GpuMs:
-        """Return the use in the window up to `at`; 0 if the window was moved into the future."""
+        """Return the GPU-ms used within the window up to `at`; 0 if the window now begins after
+        `at`."""
         return self.settled_ms + max(0, self.gpus * at - self.starts)
 
     def lent_used_ms(self, at: Instant) -> GpuMs:
         return self.lent_ms + max(0, self.lent * at - self.lent_starts)
 
     def committed_ms(self, at: Instant, *, until: Instant, horizon: Millis) -> tuple[GpuMs, GpuMs]:
-        """Return what open leases may still use, and how much of that is lent."""
+        """Return the GPU-ms that open leases may still use after `at`, and how many of them are
+        lent.
+
+        A lease without a limit counts for `horizon` ms. No lease counts beyond `until`.
+        """
         total = lent_total = 0
         for term, (gpus, lent) in self.terms.items():
             end = at + horizon if term.committed_to is None else term.committed_to
@@ -94,7 +100,7 @@ class Account:
         return total, lent_total
 
     def overdue(self, at: Instant) -> tuple[int, int]:
-        """Return the GPUs (and lent ones) of leases that are overdue or ending."""
+        """Return the GPUs, and how many of them are lent, of leases that are overdue or ending."""
         gpus = lent = 0
         for term, amounts in self.terms.items():
             if term.committed_to is not None and term.committed_to <= at:
@@ -103,17 +109,21 @@ class Account:
         return gpus, lent
 
     def limited_ms(self, at: Instant, *, until: Instant) -> tuple[GpuMs, GpuMs]:
-        """Return the same as `committed_ms`, for leases with a limit only."""
+        """Return the same as `committed_ms`, but only for leases with a limit."""
         return self.committed_ms(at, until=until, horizon=0)
 
     def unlimited(self) -> tuple[int, int]:
-        """Return the GPUs (and lent ones) of leases without a limit that are not ending."""
+        """Return the GPUs, and how many of them are lent, of leases without a limit that are not
+        ending."""
         gpus, lent = self.terms.get(UNLIMITED, (0, 0))
         return gpus, lent
 
     def freed_by(self, at: Instant, now: Instant) -> tuple[int, int]:
-        """Return the GPUs (and lent ones) of leases with a known end by `at`; overdue leases do
-        not count."""
+        """Return the GPUs, and how many of them are lent, that come free after `now` and by `at`.
+
+        A lease whose known end has passed by `now` is overdue: nobody knows when its GPUs come
+        free, so they do not count.
+        """
         gpus = lent = 0
         for term, amounts in self.terms.items():
             if now < term.frees_at <= at:
@@ -133,7 +143,8 @@ class Accounts:
         self._planners: frozenset[Uid] = frozenset()
 
     def emptied(self, now: Instant) -> "Accounts":
-        """Return the accounts as if every open lease ended at `now`; its use stays."""
+        """Return the accounts as if every open lease ended at `now`; what the leases used still
+        counts."""
         found = Accounts(self._what_if)
         for payer, account in self._accounts.items():
             empty = found._accounts[payer] = Account()
@@ -151,7 +162,8 @@ class Accounts:
         return self.reopen(payer, 0) if account is None else account
 
     def reopen(self, payer: EnvelopeKey, since: Instant) -> Account:
-        """Reset an account for another window; the caller must add its leases again."""
+        """Begin an account again for a window that starts at `since`; the caller must add its
+        leases again."""
         account = self._accounts[payer] = self._new(payer, since)
         return account
 
@@ -162,13 +174,14 @@ class Accounts:
         return account
 
     def carry(self, charges: Mapping[EnvelopeKey, Charges]) -> None:
-        """Take over the sums of archived leases; no balance changes by that."""
+        """Take over the sums of archived leases, which were counted before; no balance changes."""
         self._carried = charges
         for payer in charges:
             self._kept(payer)
 
     def carried_ms(self, payer: EnvelopeKey, since: Instant) -> tuple[GpuMs, GpuMs]:
-        """Return what archived leases used since `since`, and how much of it was lent."""
+        """Return the GPU-ms that archived leases used from `since` on, and how many of them were
+        lent."""
         known = self._carried.get(payer)
         return (0, 0) if known is None else known.used_since(since)
 
@@ -230,7 +243,7 @@ class Accounts:
     def respect(
         self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, except_for: frozenset[Uid]
     ) -> None:
-        """Count the claims of planned starts, except those of the runs `except_for`.
+        """Count the claims of planned starts as used money, except those of the runs `except_for`.
 
         The caller must hold an open what-if.
         """
@@ -275,8 +288,10 @@ class Accounts:
     def peak(
         self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
     ) -> tuple[int, int]:
-        """Return the most GPUs (and lent ones) that these envelopes pay for together at any time
-        in [start, end)."""
+        """Return the most GPUs that these envelopes pay for together at any time in [start, end).
+
+        The second number is the most GPUs of these that are lent at any time.
+        """
         payers = tuple(payers)
         accounts = [self.of(payer) for payer in payers]
         used = sum(account.gpus for account in accounts)

@@ -13,9 +13,9 @@ from leasehold.core.verdicts import Refused
 
 
 class EqualRuns:
-    """A class of runs with equal requests; compared by identity.
+    """The runs of the queue with the same request; two such objects are compared by identity.
 
-    `refused`: the newest refusal of any of them.
+    `refused`: the newest refusal of any of the runs.
     """
 
     __slots__ = ("__weakref__", "refused")
@@ -24,7 +24,11 @@ class EqualRuns:
         self.refused: Refused | None = None
 
     def settle(self, refused: Refused) -> Refused:
-        """Return one and the same object for equal refusals, so that callers can use `is`."""
+        """Note a refusal of one of the runs, and return it.
+
+        If it equals the last one, the earlier object is returned, so that callers can compare with
+        `is`.
+        """
         if self.refused != refused:
             self.refused = refused
         assert self.refused is not None
@@ -32,7 +36,7 @@ class EqualRuns:
 
 
 class EqualRunsIndex:
-    """The class of equal runs that each queued run belongs to."""
+    """For each queued run, the object that it shares with all runs that equal it."""
 
     def __init__(self) -> None:
         self._known: dict[Uid, tuple[RunSpec, EqualRuns]] = {}
@@ -41,7 +45,8 @@ class EqualRunsIndex:
         )
 
     def likeness(self, run: Run) -> EqualRuns:
-        """Return the class of runs that are equal to this one. Name and command do not count."""
+        """Return the object shared by all runs that equal this one. Name and command do not
+        count."""
         known = self._known.get(run.uid)
         if known is not None and known[0] is run.spec:
             return known[1]

@@ -1,8 +1,8 @@
 """The history of one run in the ledger: its attempts, how each ended, what was spent.
 
 A *unit* starts and ends together: the whole run (key -1), or one group of a `gang: Group` run (key:
-the group's index). An attempt's outcome is a maximum over its closures, so that it does not depend
-on the order in which they are folded.
+the group's index). The closure with the highest rank decides how an attempt ended, so that the
+order in which closures are folded does not matter.
 """
 
 from typing import assert_never
@@ -124,7 +124,7 @@ class Attempt:
 
     @property
     def outcome(self) -> Closed:
-        """Return how the attempt ended. It must have no open leases."""
+        """Return how the attempt ended. The attempt must have no open leases."""
         assert self.open == 0, self.number
         return Closed.SHRINK if self.why is None else self.why.reason
 
@@ -190,10 +190,11 @@ class UnitHistory:
         return found
 
     def is_of_a_resolution(self) -> bool:
-        """Return whether the start by a Resolution is the present one.
+        """Return whether the unit's present start is one for which a Resolution made room.
 
-        It is if a Resolution started the newest attempt, or an earlier one that was rejected, as
-        were all attempts between: the Resolution's places then go to the first start that holds.
+        This is so if a Resolution started the newest attempt. It is also so if a Resolution started
+        an earlier one and every attempt since then was rejected: the Resolution's places then go to
+        the first start that holds.
         """
         for each in reversed(self.attempts):
             if each is not self.last and not each.was_rejected:
@@ -229,10 +230,10 @@ class Book:
         return max((each.started for each in newest), default=None)
 
     def starts_by_resolution(self) -> list[Instant]:
-        """Return the instants of starts that a Resolution made room for and whose bind held.
+        """Return the instants of starts that a Resolution made room for and that were not rejected.
 
-        If all binds of the resolved start were rejected, the next start of any group that held
-        counts instead, because it uses the same places.
+        If all binds of the resolved start were rejected, the next start of any group that was not
+        rejected counts instead, because it uses the same places.
         """
         numbered = [(key, each) for key, unit in self.units.items() for each in unit.attempts]
         if not any(each.protected for _, each in numbered):
@@ -248,7 +249,8 @@ class Book:
         return found
 
     def most_alive(self, *, since: Instant, but: int) -> int:
-        """Return how many units other than `but` were alive at once at any time from `since` on.
+        """Return the largest number of units, without the unit `but`, alive at one time from
+        `since` on.
 
         Attempts that did not bind do not count.
         """
@@ -278,7 +280,7 @@ class Book:
         return None
 
     def open(self, lease: Lease, unit: int) -> Attempt:
-        """Fold an opened lease."""
+        """Add an opened lease to its attempt, and return the attempt."""
         self.names.append(lease.name)
         attempt = self.attempt_of(lease, unit)
         if attempt is None:
@@ -301,8 +303,12 @@ class Book:
         return attempt
 
     def _has_started(self, since: int, before: int) -> bool:
-        """Return whether any attempt started between these batches, and so used the Resolution's
-        places. Groups that start later do not count as started by the Resolution."""
+        """Return whether any attempt started in the batches from `since` up to, but not including,
+        `before`.
+
+        Such an attempt used the Resolution's places. Groups that start later do not count as
+        started by the Resolution.
+        """
         return any(
             since <= attempt.batch < before
             for unit in self.units.values()
@@ -310,7 +316,11 @@ class Book:
         )
 
     def mark(self, lease: Lease, *, voluntary: bool) -> None:
-        """Fold a lease that must end. Giving up a group is a resize, also if it was forced."""
+        """Note that a lease of the run was marked as ending.
+
+        A group that is given up counts as a resize for restarts in place (E3), even if it was
+        forced. Only a voluntary one delays the next resize (E1).
+        """
         assert lease.ending is not None, lease.name
         why = lease.ending.why
         if why.reason in (Closed.SHRINK, Closed.SWAP):
@@ -319,7 +329,8 @@ class Book:
                 self.resized_at = max(self.resized_at or 0, lease.ending.at)
 
     def close(self, lease: Lease, unit: int) -> None:
-        """Fold a closed lease."""
+        """Add the cost of a closed lease, and let its closure take part in deciding how its attempt
+        ended."""
         closed = lease.closed
         assert closed is not None, lease.name
         key = (lease.payer, lease.relation)
@@ -354,7 +365,7 @@ class Book:
     def carried(
         self, before: CarriedBook, attempts: set[tuple[int, int]], settled: Settled
     ) -> CarriedBook:
-        """Return `before` extended by these (unit, number) attempts, whose leases cost
+        """Return `before`, extended by these (unit, number) attempts and the cost of their leases,
         `settled`."""
         sums = {(payer, relation): amount for payer, relation, amount in before.settled}
         for key, amount in settled.items():
@@ -374,7 +385,8 @@ class Book:
         )
 
     def carry(self, carried: CarriedBook) -> None:
-        """Load into an empty book, before any lease is folded."""
+        """Load what is left of archived leases into this empty book, before any other lease is
+        folded."""
         assert not self.units, "a book begins with what is carried"
         for each in carried.attempts:
             self.units.setdefault(each.unit, UnitHistory()).attempts.append(

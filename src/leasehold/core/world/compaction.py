@@ -1,4 +1,4 @@
-"""Which closed leases and Resolutions a World can drop, and what must stay of them.
+"""Which closed leases and Resolutions a World can drop, and what it must keep about them.
 
 Called by `shell.archive` once everything up to a batch is archived. No decision and no view of
 remaining objects may change by dropping:
@@ -40,7 +40,10 @@ class Compaction(Record):
 
 
 def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Compaction:
-    """Return all that can be dropped of what was closed by batch `upto` and ended by `cutoff`."""
+    """Return what the World can drop: closed leases, with their Resolutions and Reservations.
+
+    The leases must be closed in a batch up to `upto`, and have ended by the instant `cutoff`.
+    """
     going = _old_groups(world, upto, cutoff)
     leaving = _leaving(world, going, upto)
     kept_victims = {
@@ -69,8 +72,10 @@ def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Compaction:
 def carried_after(
     world: World, plan: Compaction, told: BatchFacts, *, seq: int, digest: Digest, instant: Instant
 ) -> Carried:
-    """Return what the World carries after the compaction; `told` has read every batch up to
-    `seq`."""
+    """Return what the World must keep about everything that `plan` drops.
+
+    `told`: the facts of every batch up to `seq`.
+    """
     leases = [world.leases[name] for name in plan.leases]
     return Carried(
         seq=seq,
@@ -84,8 +89,10 @@ def carried_after(
 
 
 def forget(world: World, plan: Compaction, carried: Carried) -> None:
-    """Drop the planned objects from the World. Their sums are in `carried`, so no balance or
-    outcome changes."""
+    """Drop from the World the leases, Resolutions and Reservations that `plan` names.
+
+    `carried` must have the sums over these leases; so no balance and no outcome changes.
+    """
     touched = dict.fromkeys(world.leases[name].uid for name in plan.leases)
     for name in plan.leases:
         del world.leases[name]
@@ -134,8 +141,10 @@ def _group(world: World, lease: Lease) -> Group:
 
 
 def _rejected_last(unit: UnitHistory) -> list[int]:
-    """Return the latest attempts in a row whose binds were rejected; an open attempt does not
-    count."""
+    """Return the numbers of the latest attempts in a row whose binds were rejected.
+
+    An attempt that is still open is skipped.
+    """
     found = []
     for each in reversed(unit.attempts):
         if each.open:
@@ -147,7 +156,8 @@ def _rejected_last(unit: UnitHistory) -> list[int]:
 
 
 def _leaving(world: World, going: dict[Group, list[Lease]], upto: int) -> dict[str, None]:
-    """Return the Resolutions that concern nothing that remains.
+    """Return the Resolutions that can be dropped, because their beneficiary and all victims are
+    gone.
 
     A Resolution that stays keeps its victims, which keep the other Resolutions that cut them or
     their gang, so the check repeats until nothing changes.
@@ -172,8 +182,8 @@ def _may_leave(world: World, resolution: Resolution, gone: set[Uid]) -> bool:
 
 
 def _over(world: World, leaving: dict[str, None], upto: int, cutoff: Instant) -> tuple[str, ...]:
-    """Return finished Reservations of runs that are gone, unless a remaining Resolution was made
-    for them."""
+    """Return finished Reservations that can be dropped: their runs are gone, and no remaining
+    Resolution was made for them."""
     wanted = {each.subject for each in world.resolutions.values() if each.name not in leaving}
     return tuple(
         subject
@@ -197,8 +207,10 @@ def _charges(known: dict[EnvelopeKey, Charges], leases: list[Lease]) -> dict[Env
 
 
 def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
-    """Return the carried books of existing runs. The book of a gone run is dropped with its last
-    lease."""
+    """Return what must be kept of the books of existing runs, once these leases are dropped.
+
+    The book of a run that is gone is dropped with its last lease.
+    """
     attempts: dict[Uid, set[tuple[int, int]]] = {}
     settled: dict[Uid, Settled] = {}
     for lease in leases:
@@ -220,7 +232,8 @@ def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
 
 
 def _pruned(world: World, plan: Compaction, told: BatchFacts) -> BatchFacts:
-    """Keep only announcements of existing reservations and digests of existing Resolutions."""
+    """Return `told` with announcements of remaining reservations and digests of remaining
+    Resolutions only."""
     pruned = told.copied()
     pruned.lowered.keep_only_of(world.lowered)  # leases can no longer show what it forgave
     pruned.lowerings.clear()

@@ -86,7 +86,7 @@ class NodeState:
         return self.node.gpus - taken
 
     def holds(self, shape: "Shape") -> int:
-        """Return how many more pods of this shape fit."""
+        """Return how many more pods of this shape fit on the node."""
         room = min(self.free // shape.gpus, self.node.pods_max - self.pods_used)
         if shape.cpu_milli:
             room = min(room, (self.node.cpu_milli - self.cpu_used) // shape.cpu_milli)
@@ -267,7 +267,7 @@ class Fleet:
             pool.free -= state.free
 
     def refile(self, state: NodeState) -> None:
-        """Update the indices after a change of the node's fields."""
+        """Update the indices after the caller has changed the fields of a node."""
         free = state.count_free()
         if state.node.pods_max - state.pods_used < free:
             self.crowded[state.node.name] = None
@@ -336,7 +336,7 @@ class Fleet:
             state.pods_used += sign
 
     def plan(self, name: str, gpus: int) -> None:
-        """Keep GPUs of a node without making the node count as in use."""
+        """Take GPUs of a node off the free ones, without making the node count as in use."""
         state = self.nodes[name]
         self._plan(state, gpus)
         if self._what_if.active:
@@ -377,8 +377,10 @@ class Fleet:
         pods: int,
         slots: int = 0,
     ) -> None:
-        """Count a foreign pod on a node; negative numbers remove it. `slots` is the mask of its
-        GPUs, if known."""
+        """Count a foreign pod on a node; with negative numbers, remove it.
+
+        `slots` is the mask of the pod's GPUs, if known.
+        """
         state = self.nodes.get(name)
         if state is None:
             return

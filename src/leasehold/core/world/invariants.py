@@ -59,7 +59,7 @@ REJECTED = {
 
 
 def check_delta(world: World, touched: Touched, now: Instant) -> list[Violation]:
-    """Return the invariants that the turn which touched these leases would break."""
+    """Return the invariants that are broken by the turn that touched these leases."""
     found: list[Violation] = []
     nodes = {lease.node for lease in touched.opened}
     for name in sorted(nodes):
@@ -92,7 +92,10 @@ def check_all(world: World, now: Instant) -> list[Violation]:
 
 
 def _slots(world: World, name: str) -> Iterator[Violation]:
-    """INV-SLOT-EXCLUSIVE. Two runs on one GPU starve each other and both pay for it."""
+    """Check INV-SLOT-EXCLUSIVE: a slot has at most one lease, and one filler if that is a spare.
+
+    Otherwise two runs on one GPU would starve each other, and both would pay for it.
+    """
     solid: dict[int, Lease] = {}
     fillers: dict[int, Lease] = {}
     for lease_name in sorted(world.open_by_node.get(name, ())):
@@ -119,9 +122,9 @@ def _slots(world: World, name: str) -> Iterator[Violation]:
 
 
 def _caps(world: World, payer: EnvelopeKey, opened: tuple[Lease, ...]) -> Iterator[Violation]:
-    """INV-CAP-AT-COMMIT. Our own commits must not take an envelope over its cap.
+    """Check INV-CAP-AT-COMMIT: the leases that a turn opens take no envelope over a cap.
 
-    Swaps are exempt: they keep the payer, whose cap may have been lowered since.
+    Leases opened by a swap are exempt: they keep the payer, whose cap may have been lowered since.
     """
     mine = tuple(lease for lease in opened if lease.payer == payer)
     new = [lease for lease in mine if lease.reason is not Opened.SWAP]
@@ -151,8 +154,11 @@ def _caps(world: World, payer: EnvelopeKey, opened: tuple[Lease, ...]) -> Iterat
 def _hours(
     world: World, payer: EnvelopeKey, opened: tuple[Lease, ...], now: Instant
 ) -> Iterator[Violation]:
-    """INV-HOURS-COMMITTED. A run whose payer lacks the GPU-hours to finish it would die
-    half-way."""
+    """Check INV-HOURS-COMMITTED: the payers of the leases that a turn opens have the GPU-hours for
+    them.
+
+    Otherwise a run would die half-way.
+    """
     envelope = world.envelopes.get(payer)
     new = [each for each in opened if each.payer == payer and each.reason is not Opened.SWAP]
     if envelope is None or not new:
@@ -173,7 +179,10 @@ def _hours(
 
 
 def _gangs(world: World, opened: tuple[Lease, ...]) -> Iterator[Violation]:
-    """INV-GANG-WHOLE. Half a gang holds GPUs, pays for them and does no work."""
+    """Check INV-GANG-WHOLE: a turn starts whole units only.
+
+    Half a gang would hold GPUs and be paid for, but do no work.
+    """
     width: dict[tuple[Uid, int], int] = {}
     for lease in opened:
         if lease.reason is Opened.START and lease.role is not Role.SPARE:
@@ -198,7 +207,10 @@ def _gangs(world: World, opened: tuple[Lease, ...]) -> Iterator[Violation]:
 
 
 def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
-    """INV-SHRINK-KEEPS-MINIMUM. A run below its minimum uses GPUs without making progress."""
+    """Check INV-SHRINK-KEEPS-MINIMUM: a shrink leaves a run at its minimum or above, or ends it.
+
+    A run below its minimum would use GPUs without making progress.
+    """
     shrunk = {
         lease.uid
         for lease in changed
@@ -221,8 +233,11 @@ def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
 
 
 def _resolutions(world: World) -> Iterator[Violation]:
-    """INV-LOTTERY-REPLAYS, INV-ONE-ACTIVATION. A preemption must be checkable by the people
-    affected."""
+    """Check INV-LOTTERY-REPLAYS and INV-ONE-ACTIVATION.
+
+    The draws of a Resolution must follow from its record, so that the people affected can check
+    them. A start must be resolved at most once for GPUs, and once for money.
+    """
     # money and GPUs may be taken separately for one subject
     subjects: dict[tuple[str, str], str] = {}
     for name in sorted(world.resolutions):
@@ -254,7 +269,10 @@ def _run(world: World, uid: Uid) -> Iterator[Violation]:
 
 
 def _one_domain(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violation]:
-    """INV-GROUP-ONE-DOMAIN. A group across fabrics trains at the speed of its slowest link."""
+    """Check INV-GROUP-ONE-DOMAIN: all leases of a group are in one domain.
+
+    A group across fabrics would train at the speed of its slowest link.
+    """
     domains: dict[int, str] = {}
     for lease in leases:
         state = world.fleet.nodes.get(lease.node)
@@ -271,7 +289,10 @@ def _one_domain(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violati
 
 
 def _one_attempt(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violation]:
-    """INV-ONE-ATTEMPT. Two live attempts of a unit would run every rank twice."""
+    """Check INV-ONE-ATTEMPT and INV-ONE-POD-PER-RANK: a unit has open leases of one attempt only.
+
+    Two live attempts of a unit would run every rank twice.
+    """
     numbers: dict[int, int] = {}
     ranks: dict[tuple[int, int], str] = {}
     for lease in leases:
@@ -297,7 +318,7 @@ def _one_attempt(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violat
 
 
 def _lease(lease: Lease, now: Instant) -> Iterator[Violation]:
-    """INV-LEASE-SOUND. A lease must be consistent in itself to be auditable."""
+    """Check INV-LEASE-SOUND: a lease has distinct slots, and its start, end and reasons agree."""
     problem = ""
     closed, ending = lease.closed, lease.ending
     if not lease.slots or len(set(lease.slots)) != len(lease.slots):
@@ -311,7 +332,10 @@ def _lease(lease: Lease, now: Instant) -> Iterator[Violation]:
 
 
 def _swaps(world: World) -> Iterator[Violation]:
-    """INV-SWAP-KEEPS-PAYER. A node failure must not move the cost to another payer."""
+    """Check INV-SWAP-KEEPS-PAYER: a lease opened by a swap has the payer of the spare it replaced.
+
+    A node failure must not move the cost to another payer.
+    """
     consumed: dict[tuple[str, int, int], Lease] = {}
     for lease in world.leases.values():
         if lease.closed is not None and lease.closed.why == ClosureReason(reason=Closed.SWAP):
@@ -328,7 +352,10 @@ def _swaps(world: World) -> Iterator[Violation]:
 
 
 def _rebuild(world: World, now: Instant) -> Iterator[Violation]:
-    """INV-WORLD-IS-ITS-FOLD. A drifted index makes every later decision wrong."""
+    """Check INV-WORLD-IS-ITS-FOLD: every index equals the one that is rebuilt from the facts.
+
+    An index that has drifted would make every later decision wrong.
+    """
     again = rebuilt(world)
     tables: list[tuple[str, object, object]] = [
         ("open_by_run", _sets(world.open_by_run), _sets(again.open_by_run)),

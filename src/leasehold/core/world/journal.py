@@ -1,7 +1,8 @@
-"""What has changed since the queue was last walked: nodes and payers.
+"""Records which nodes and payers have changed since the queue was last walked.
 
-The World notes here each node whose room changed, or will change at another time, and each envelope
-that pays for other leases or for another time. A plan that rests on neither stands (Q7).
+The World notes here each node whose free GPUs change, or will change at another time than before.
+It also notes each envelope that pays for other leases, or for another time. A plan that depends on
+none of them stands (Q7).
 """
 
 from heapq import heappop, heappush
@@ -11,7 +12,10 @@ from leasehold.core.units import FOREVER, Instant
 
 
 class Changes(Record):
-    """`is_all`: more than could be named, such as a node, a Budget or the policy."""
+    """The nodes and payers that have changed.
+
+    `is_all`: something has changed that may concern every plan: a node, a Budget or the policy.
+    """
 
     nodes: frozenset[str]
     payers: frozenset[EnvelopeKey]
@@ -23,15 +27,18 @@ class Journal:
         self._nodes: set[str] = set()
         self._payers: set[EnvelopeKey] = set()
         self._is_all = True
-        self._ends: list[tuple[Instant, str, EnvelopeKey]] = []  # a heap; ends may be called off
+        self._ends: list[tuple[Instant, str, EnvelopeKey]] = []  # a heap; some no longer apply
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing was noted. The passing of time is noted by `take` alone."""
+        """Return whether nothing was noted.
+
+        Ends of leases that have passed do not count here: only `take` notes them.
+        """
         return not (self._nodes or self._payers or self._is_all)
 
     def note_lease(self, lease: Lease, known_end: Instant) -> None:
-        """Note a lease that begins, ends, or has another known end."""
+        """Note the node and the payer of a lease that begins, ends, or has another known end."""
         self._nodes.add(lease.node)
         self._payers.add(lease.payer)
         if known_end < FOREVER:
@@ -44,8 +51,11 @@ class Journal:
         self._is_all = True
 
     def take(self, now: Instant) -> Changes:
-        """Return what was noted, and begin again. A lease that is still open at its known end may
-        stay for ever, so a known end that has passed is a change as well."""
+        """Return the changes noted since the last call, and clear them.
+
+        A known end of a lease that has passed by `now` is a change as well: if the lease is still
+        open, it may stay for ever, and plans that count on its GPUs must be made again.
+        """
         while self._ends and self._ends[0][0] <= now:
             _, node, payer = heappop(self._ends)
             self._nodes.add(node)

@@ -1,8 +1,8 @@
 """The number of GPUs left over time, and its minimum in a time span.
 
 Plans take GPUs at one instant and give them back at another. `calendar` and `outlook` use this for
-a node's GPUs, `accounts` for an envelope's. One sweep over the instants, however many plans there
-are.
+a node's GPUs, `accounts` for an envelope's. The minimum takes one sweep over the instants, however
+many plans there are.
 """
 
 from bisect import bisect_right
@@ -17,8 +17,9 @@ Drop = tuple[Instant, int]
 
 
 def fewest(left: int, drops: Iterable[Drop], *, start: Instant, stop: Instant) -> int:
-    """Return the fewest GPUs at any instant of [start, stop); `start` always counts.
+    """Return the fewest GPUs that are left at any instant of [start, stop); `start` always counts.
 
+    `left`: GPUs at first. `drops`: (instant, GPUs fewer from then on).
     Example: left 8, drops (10, 4) and (20, -4): 4 in [5, 15), 8 in [20, 30).
     """
     later = []

@@ -1,4 +1,4 @@
-"""What pods without an open lease use on their nodes: foreign pods, and our pods that linger.
+"""What pods without an open lease use on their nodes: foreign pods, and our pods that still run.
 
 Kept by the World beside the fleet, so that each pod is counted once and removed exactly.
 """
@@ -16,17 +16,20 @@ class _Load(Record):
 
 
 class Loads:
-    """The load of each pod, as counted in the fleet."""
+    """What each of these pods uses on its node, as it is counted in the fleet."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._by_pod: dict[str, _Load] = {}
 
     def put(self, pod: Pod) -> None:
-        """Count a pod like a foreign pod while it lives on a known node."""
+        """Count the GPUs, CPU and memory of a pod on its node.
+
+        A pod that has ended, or whose node is not known, is not counted.
+        """
         assert pod.key not in self._by_pod, pod.key
         if pod.has_ended or pod.phase is PodPhase.ORDERED or pod.node not in self._fleet.nodes:
-            return  # the pod may be seen before its node, which then counts it
+            return  # a pod may be seen before its node; it is counted when the node comes
         mask = sum(1 << slot for slot in set(pod.slots))
         load = _Load(
             node=pod.node,

@@ -16,29 +16,33 @@ T = TypeVar("T")
 
 
 class Memory:
-    """What controllers remember from turn to turn. Anyone may read the fields; only methods change
-    them."""
+    """What controllers remember from turn to turn: messages already reported, and cached answers.
+
+    Anyone may read the fields; only methods change them.
+    """
 
     def __init__(self) -> None:
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
         self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest search for payers
         # runs beyond the depth (Q9): the refusal, and the place among the owner's and in all
         self.behind: dict[Uid, tuple[Refused, int, int]] = {}
-        self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds were blocked
+        self.blocked_binds: dict[Uid, int] = {}  # run -> `node_changes` when its binds were blocked
         self.held: dict[str, int] = {}  # node -> GPUs kept by activations under way
         self.claims: tuple[Claim, ...] = ()  # claims of all plans and holds, from the last walk
         self.foreseen: set[Uid] = set()  # runs whose odds of a start by preemption were announced
         self.alike = EqualRunsIndex()
         self._kept: dict[type, object] = {}
         self._was_postponed = False  # whether the last turn postponed the queue
-        # the first turn since when every turn opened or closed leases; None: the last did not
+        # instant from which on every turn has opened or closed leases; None: the last turn did not
         self._moving_since: Instant | None = None
         self._drawn_since: Instant = 0
         self._drawn = 0
 
     def kept(self, kind: type[T]) -> T:
-        """Return the object of this class that a controller keeps from turn to turn; it is created
-        at the first call."""
+        """Return the object of this class that a controller keeps from turn to turn.
+
+        The object is created at the first call.
+        """
         found = self._kept.get(kind)
         if found is None:
             found = self._kept[kind] = kind()
@@ -56,7 +60,8 @@ class Memory:
     # Why a run waits.
 
     def refuse(self, uid: Uid, refused: Refused) -> bool:
-        """Note why the run waits. Returns whether that is new; a changed number is not."""
+        """Note why the run waits. Returns whether the reason is new; a changed number alone is
+        not."""
         known = self.refusals.get(uid)
         is_news = known is None or known.essence != refused.essence
         self.refusals[uid] = refused
@@ -109,7 +114,8 @@ class Memory:
     # The cost of a turn.
 
     def may_postpone(self) -> bool:
-        """Return whether work may be postponed to the next turn: not if the last turn did it."""
+        """Return whether work may be postponed to the next turn. It may not if the last turn
+        postponed it."""
         return not self._was_postponed
 
     def postpone_once(self, *, wanted: bool) -> bool:
@@ -121,8 +127,8 @@ class Memory:
     # Whether everything is still, i.e. turns open and close no leases.
 
     def moving_for(self, now: Instant) -> Millis:
-        """Return for how long turns have been opening or closing leases without a pause; 0 if the
-        last turn did not."""
+        """Return for how long every turn up to now has opened or closed leases; 0 if the last did
+        not."""
         return 0 if self._moving_since is None else now - self._moving_since
 
     def note_turn(self, now: Instant, *, is_still: bool) -> None:
@@ -132,9 +138,9 @@ class Memory:
             self._moving_since = now
 
     def may_draw(self, now: Instant, *, count: int, per: Millis) -> Instant | None:
-        """Use one of the `count` draws that are allowed in `per` ms.
+        """Use one of the `count` simulations of lotteries that are allowed in `per` ms.
 
-        Returns None if it is allowed now, otherwise the instant at which the next one is.
+        Returns None if one was left, otherwise the instant at which the next one is allowed.
         """
         assert count > 0
         if not 0 <= now - self._drawn_since < per:

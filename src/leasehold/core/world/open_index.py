@@ -1,4 +1,4 @@
-"""Which leases are open, by run, node, payer and pod, and which nodes have leases that can yield.
+"""Which leases are open, by run, node, payer and pod, and which nodes have spares or elastic runs.
 
 One of the World's indices: each open lease is added once and removed once.
 """

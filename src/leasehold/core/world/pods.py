@@ -28,10 +28,10 @@ class PodIndex:
         self.by_run: dict[Uid, Names] = {}
         self.by_node: dict[str, Names] = {}
         self.lost: Names = {}  # disappeared unexpectedly, with their leases still open
-        self.finished_at: dict[str, Instant] = {}  # when the process of a removed pod really ended
-        # When it began to run; None if it has not; no entry if that was not observed.
+        self.finished_at: dict[str, Instant] = {}  # pod -> when the process of a removed pod ended
+        # pod -> when it began to run; None if it has not; no key if that was not observed
         self.began_at: dict[str, Instant | None] = {}
-        # pod -> uid of the one that we replace, and when
+        # pod that is made again in place -> (uid of the failed pod, when it was removed)
         self.restarted: dict[str, tuple[Uid, Instant]] = {}
 
     def put(self, pod: Pod) -> bool:
@@ -56,8 +56,10 @@ class PodIndex:
         return True
 
     def drop(self, key: str) -> Pod | None:
-        """Remove a pod. Returns it, or None if it was unknown or its end is still to be acted
-        on."""
+        """Remove a pod and return it.
+
+        Returns None if the pod was unknown, or if a turn still has to act on its end.
+        """
         pod = self.by_key.get(key)
         if pod is None:
             return None
@@ -74,12 +76,12 @@ class PodIndex:
         return pod
 
     def restart(self, pod: Pod, now: Instant) -> None:
-        """Note that we remove this pod in order to make it again in place."""
+        """Note that a failed pod is removed in order to create it again on the same node."""
         assert pod.has_ended, pod.key
         self.restarted[pod.key] = (pod.uid, now)
 
     def reload(self, key: str) -> None:
-        """Count the pod as foreign if it lives without an open lease of ours on its node."""
+        """Count the pod as foreign if it runs on its node without an open lease of ours."""
         self._loads.drop(key)
         pod = self.by_key.get(key)
         if pod is not None:
@@ -117,8 +119,10 @@ class PodIndex:
         return all(self._leases[name].ending is None for name in names)
 
     def _has_unread_end(self, pod: Pod) -> bool:
-        """Return whether the object went as soon as the pod ended, so that its end still has to
-        be acted on."""
+        """Return whether a turn still has to act on the pod's end.
+
+        The object of a pod may disappear as soon as the pod has ended.
+        """
         is_read = bool(pod.reason) or pod.key in self.lost
         return pod.has_ended and not is_read and self._is_wanted(pod)
 

@@ -47,7 +47,8 @@ class Steps:
         self.about, self.taken = "", 0
 
     def begin(self, about: Uid) -> None:
-        """Book the steps counted so far, and start a full budget for the next decision."""
+        """Add the steps counted so far to their Run, and count from zero for a decision about
+        `about`."""
         if self.taken:
             self.by_run[self.about] = self.by_run.get(self.about, 0) + self.taken
         self.about, self.taken = about, 0

@@ -26,10 +26,9 @@ def starting_until(world: World, lease: Lease) -> Instant | None:
 
 
 def saved_until(world: World, lease: Lease, why: Closed, end: Instant) -> Instant | None:
-    """Return until when work is saved if the lease ends with `why` at `end`, by its checkpoint
-    interval.
+    """Return up to which instant work is saved if the lease ends with `why` at `end`.
 
-    None if no work is lost, or none was saved.
+    The run's checkpoint interval decides that. None if no work is lost, or none was saved.
     """
     run = world.runs.get(lease.uid)
     if run is None or run.spec.checkpoint is None or why not in _LOSSES or not lease.pod:

@@ -1,7 +1,8 @@
 """Since when a run waits, and which start ended its wait; both follow from the ledger.
 
 A wait begins with the submission, or when the run is requeued. Retries after its own failures and
-rejected binds do not begin a new wait (B2). A sweep is requeued when the last of its groups is.
+rejected binds do not begin a new wait (B2). A sweep counts as requeued when a group is requeued
+while no other group runs.
 """
 
 from itertools import chain
@@ -14,14 +15,14 @@ from leasehold.core.world.world import World
 
 
 class Wait(Record):
-    """One wait of a run, and the start that ended it."""
+    """One wait of a run: its beginning, and the start that ended it."""
 
     since: Instant
     ended: Instant | None  # None: not started since then
 
 
 def wait_of(world: World, run: Run) -> Wait:
-    """Return the present wait of a run, or its last one if it is alive."""
+    """Return the run's present wait; if the run has started, the wait that this start ended."""
     book = world.books.get(run.uid)
     if book is None or not book.units:
         return Wait(since=run.created, ended=None)

@@ -1,4 +1,4 @@
-"""Undo for what-if questions: an index that changed in a what-if is restored exactly.
+"""What-ifs: changes of the World's indices that are undone exactly.
 
 While a what-if is open, `Fleet` and `Accounts` note the inverse of every change here. Otherwise
 nothing is noted, so that folding history costs nothing extra.
@@ -19,8 +19,10 @@ class WhatIf:
         self._open = 0
 
     def note(self, inverse: Callable[[], None]) -> None:
-        """Keep the inverse of a change just made. Raises `TooManySteps`; even then the change is
-        undone at the end."""
+        """Keep the inverse of a change that was just made.
+
+        Raises `TooManySteps`; even then the change is undone at the end.
+        """
         assert self.active
         self._inverses.append(inverse)
         self.steps.take()
@@ -35,8 +37,10 @@ class WhatIf:
         return len(self._inverses)
 
     def end(self, begun: int, *, is_kept: bool) -> None:
-        """Undo everything since `begun`, latest first. Kept changes go to the enclosing what-if,
-        which undoes them."""
+        """Undo every change since `begun`, latest first.
+
+        If `is_kept`, nothing is undone now: the enclosing what-if undoes the changes with its own.
+        """
         assert self._open > is_kept, "nothing is open that could end"
         assert begun <= len(self._inverses)
         if not is_kept:

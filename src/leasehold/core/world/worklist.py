@@ -41,7 +41,7 @@ class Worklist:
 
     def file(self, uid: Uid, *, is_pending: bool, is_elastic: bool) -> None:
         """Note whether the run has waiting units, and whether its width differs from the desired
-        one."""
+        width."""
         for table, belongs in ((self.pending, is_pending), (self.elastic, is_elastic)):
             if belongs:
                 table[uid] = None
@@ -56,7 +56,8 @@ class Worklist:
     # Alarms.
 
     def alarm(self, uid: Uid, at: Instant) -> None:
-        """Look at this run again at `at`, or in the next turn if `at` is not after the last one."""
+        """Look at this run again at `at`; if a turn has already taken the work of `at`, in the next
+        turn."""
         if at <= self._taken_at:
             self.runs[uid] = None
             return
@@ -134,7 +135,10 @@ class Worklist:
         self._in_place[envelope.key] = (envelope, node_changes)
 
     def is_in_place(self, envelope: Envelope, node_changes: int) -> bool:
-        """Return whether `note_in_place` was called, and neither envelope nor nodes changed
-        since."""
+        """Return whether `note_in_place` was called for this envelope and nothing has changed
+        since.
+
+        An edit of the envelope or a change of any node counts as a change.
+        """
         seen, changes = self._in_place.get(envelope.key, (None, -1))
         return seen is envelope and changes == node_changes

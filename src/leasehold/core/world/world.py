@@ -56,7 +56,7 @@ class Overdraft(Record):
 
 
 class World:
-    """The mutable state, owned by one loop.
+    """The mutable state that decisions are made from; one loop owns it.
 
     Fields are read freely. Facts change only by `put_` and `drop_` (what users and nodes write) and
     `fold_` (what the ledger states); a house rule enforces it.
@@ -125,7 +125,7 @@ class World:
         return self._tree
 
     def carry(self, carried: Carried) -> None:
-        """Begin with the archived part; must come before any other put or fold."""
+        """Start from the sums over archived leases; must come before any other put or fold."""
         assert not self.books, "a World begins with what is carried"
         self.carried = carried
         self.accounts.carry(carried.charges)
@@ -178,7 +178,8 @@ class World:
         return keys
 
     def _close_windows(self, keys: list[EnvelopeKey]) -> None:
-        """Count everything that deleted envelopes ever paid for, because they have no window."""
+        """Count everything that these deleted envelopes ever paid for, because they have no window
+        any more."""
         for key in keys:
             if key not in self.envelopes:
                 self._count_since(key, 0)
@@ -248,8 +249,11 @@ class World:
                 self._reterm(self.leases[name])
 
     def wanted_run(self, uid: Uid) -> Run | None:
-        """Return the run if its object exists and can be read. The record of any other run is kept
-        for the indices over its open leases only: a successor does not have that record."""
+        """Return the run if its object exists and can be read, otherwise None.
+
+        If a run's object is gone while leases are open, `runs` keeps its record for the indices
+        over these leases only. Decisions must not use it: a later leader would not have it.
+        """
         return None if uid in self.gone_runs else self.runs.get(uid)
 
     def drop_run(self, uid: Uid) -> None:
@@ -316,8 +320,7 @@ class World:
         return known
 
     def term_of(self, lease: Lease) -> KnownEnd:
-        """Return when the lease's GPUs come free, as far as known, and until when it is
-        committed."""
+        """Return when the lease's GPUs come free, and until when GPU-hours are committed to it."""
         if lease.ending is not None:
             return KnownEnd(lease.ending.deadline, 0)
         run = self.runs.get(lease.uid)
@@ -361,7 +364,7 @@ class World:
             self._pods.reload(lease.pod_key)
 
     def fold_ending(self, name: str, ending: Ending) -> Lease:
-        """Fold that a lease must end; once per lease."""
+        """Mark a lease as ending, and return it. A lease is marked once."""
         lease = self.leases[name]
         assert lease.is_open, name
         assert lease.ending is None, name
@@ -480,7 +483,7 @@ class World:
         self.bound[(uid, unit)] = attempt
 
     def fold_restart(self, pod: Pod, now: Instant) -> None:
-        """Note that we remove this pod in order to make it again in place."""
+        """Note that a failed pod is removed in order to create it again on the same node."""
         assert self.pods.get(pod.key) is pod, "it is the newest that is known of it"
         self._pods.restart(pod, now)
 
@@ -520,12 +523,12 @@ class World:
             self.node_facts[name] = fact
 
     def fold_forgiven(self, payer: EnvelopeKey, *, lent: bool) -> None:
-        """Forget that a cap was lowered: it covers everything opened before."""
+        """Forget that a cap was lowered, because it covers all leases opened before."""
         assert payer.count("/") == 2, payer
         self.lowered.forgive(payer, lent=lent)
 
     def fold_told(self, told: BatchFacts) -> None:
-        """Load everything that the ledger ever stated about Budgets and nodes."""
+        """Load everything that batches have stated about Budgets and nodes."""
         assert not self.budget_facts, "it is told once, and first of all"
         assert not self.node_facts, "it is told once, and first of all"
         self.budget_facts = dict(told.budgets)
@@ -533,7 +536,7 @@ class World:
         self.lowered = told.lowered
 
     def fold_caps(self) -> None:
-        """Compare the present caps of GPU-hours with those stated in the ledger."""
+        """Note which caps of GPU-hours are lower now than the ledger last stated."""
         assert all(key == budget.key for key, budget in self.budgets.items())
         assert self.head.seq >= 0, self.head
         for budget in self.budgets.values():

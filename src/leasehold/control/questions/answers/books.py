@@ -7,18 +7,22 @@ from leasehold.control.questions.answers.shape import Answer, GpuAmount
 
 
 class Uses(Answer):
-    """What GPU-time was used for; adds up to the row's `gpuMs`. `failed` and `cut` are upper
-    bounds: what was saved in checkpoints counts as work."""
+    """What GPU-time was used for; adds up to the row's `gpuMs`.
+
+    `failed` and `cut` are upper bounds: work that a checkpoint saved counts as `work`, and only
+    declared checkpoint intervals are known.
+    """
 
     work: GpuAmount
     spare: GpuAmount  # idle, ready to take over
-    starting: GpuAmount  # its pod did not run yet
-    failed: GpuAmount  # lost when a failure ended it
-    cut: GpuAmount  # lost when it was drawn in a lottery or its spare was taken back
+    starting: GpuAmount  # the pod did not run yet
+    failed: GpuAmount  # work lost to a failure
+    cut: GpuAmount  # work lost to a lottery, or because a filler's spare was taken back
 
 
 class ReportRow(Answer, kw_only=True):
-    """One line of a bill. It has the one key that the report is by; a total has none."""
+    """One line of a bill. Only the key of the report (such as `owner`) is set; the total has
+    none."""
 
     owner: str | UnsetType = UNSET
     payer: str | UnsetType = UNSET

@@ -5,7 +5,7 @@ from leasehold.control.questions.answers.shape import Answer
 
 
 class GivenUp(Answer):
-    """A group that a run gave up because it was above its minimum."""
+    """A group that a preemption took from a run above its minimum."""
 
     run: str
     group: int
@@ -13,7 +13,7 @@ class GivenUp(Answer):
 
 
 class GivenBack(Answer):
-    """Taken first, but not needed in the end."""
+    """A lease, group or bundle that a preemption took first, but did not need in the end."""
 
     kind: str
     name: str
@@ -26,7 +26,8 @@ class SpareDropped(Answer):
 
 
 class DomainLoss(Answer):
-    """GPUs that preempting in one domain would have cost, by the way they would have been taken."""
+    """The GPUs that preempting in one domain would have cost: by lottery, by shrinking, of
+    spares."""
 
     domain: str
     lottery: int
@@ -51,7 +52,7 @@ class ResolutionRow(Answer):
     drawn: list[DrawRow]
     returned: list[GivenBack]
     victims: int  # leases
-    runs: list[str]  # whose leases those were, as far as known
+    runs: list[str]  # the runs that lost these leases, as far as known
     record: str  # canonical JSON of its spec, if a single one is asked for; otherwise ""
     digest: str  # SHA-256 of the record, which its batch states
 

@@ -4,7 +4,7 @@ from leasehold.control.questions.answers.shape import Answer
 
 
 class FlavorRow(Answer):
-    """GPUs of one flavor; `paid` to `broken` add up to `gpus`."""
+    """The GPUs of one flavor by use; `paid` to `broken` add up to `gpus`."""
 
     flavor: str
     nodes: int

@@ -1,4 +1,4 @@
-"""Answers about what holds and leaves GPUs: `leases`, `pods`, `drain`."""
+"""Answers about leases, about pods, and about how runs leave a node: `leases`, `pods`, `drain`."""
 
 from leasehold.control.questions.answers.shape import Answer
 
@@ -26,7 +26,7 @@ class LeaseRow(Answer):
     opened: str
     start: str | None
     began: str | None  # when its pod began to run, if starting took time
-    saved: str | None  # if work was lost: what was done before this was not
+    saved: str | None  # if work was lost: the work before this instant is saved
     end: str | None
     closed: str
     closure: str

@@ -18,7 +18,7 @@ class PaidShares(Answer):
 
 
 class PaidBy(Answer):
-    """One envelope's part of what a run holds and has cost."""
+    """What one envelope pays for a run now, and what it has paid so far."""
 
     envelope: str
     payer_owner: str
@@ -89,7 +89,7 @@ class EnvelopeUsage(Answer):
 
 
 class OwnerUsage(Answer):
-    """GPUs that the runs of an owner hold, by relation to the payer, and what its envelopes
+    """The GPUs that an owner's runs hold, by relation to the payer, and the GPUs that its envelopes
     lend."""
 
     owner: str
@@ -127,7 +127,7 @@ class BalanceAnswer(Answer, tag_field="form", tag="balance"):
 
 
 class BurnPoint(Answer):
-    """The amount used from the start of the window to this instant."""
+    """The GPU-time used from the start of the window to this instant."""
 
     at: str | None
     gpu_ms: int
@@ -135,7 +135,10 @@ class BurnPoint(Answer):
 
 
 class BurnRow(Answer):
-    """Use over time. Exact from the first point on; earlier use is one sum."""
+    """The use of one envelope over time.
+
+    Points are exact from the first one on; use before it is contained in it as one sum.
+    """
 
     envelope: str
     points: list[BurnPoint]
@@ -159,7 +162,7 @@ class FamilyRow(Answer):
     parents: list[str]
     envelopes: int
     own: FamilySum
-    below: FamilySum  # its own and of all its descendants
+    below: FamilySum  # of the owner and all its descendants
 
 
 class TreeAnswer(Answer, tag_field="form", tag="tree"):

@@ -6,7 +6,7 @@ from leasehold.control.questions.answers.shape import Answer
 
 
 class StepRow(Answer):
-    """One envelope of a walk, and what it gave."""
+    """One envelope that was asked to pay, and what it gave."""
 
     envelope: str
     relation: str

@@ -61,7 +61,7 @@ class RunsAnswer(Answer):
 
 
 class Release(Answer):
-    """A lease that will have ended, and when."""
+    """A lease that ends before a planned start, and when it ends."""
 
     lease: str
     at: str | None
@@ -75,7 +75,7 @@ class Chance(Answer):
 
 
 class PassedBy(Answer):
-    """A run behind that started since the reservation was announced."""
+    """A run behind in the queue that started after the reservation was announced."""
 
     run: str
     gpus: int

@@ -13,7 +13,7 @@ class Answer(Record, rename="camel"):
 
 
 class GpuTime(TypedDict):
-    """Two fields of many records: exact GPU-ms, and readable hours."""
+    """The two fields that show GPU-time: exact GPU-ms, and readable hours."""
 
     gpu_ms: int
     gpu_hours: str
