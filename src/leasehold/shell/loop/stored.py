@@ -1,7 +1,7 @@
-"""Reads stored objects one by one; unreadable ones are reported and do not stop the rest.
+"""Reads stored objects one by one; an unreadable one is reported and does not stop the others.
 
-Called by `recover` and by the loop. Admission rejects unreadable objects, so one was changed in the
-store or written by a version with other rules.
+Called by `recover` and by the loop. Admission rejects unreadable objects. One in the store was
+therefore changed past admission, or written by a version with other rules.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def key_of(obj: Wire) -> str:
 def readable(
     kind: str, objects: Iterator[Wire], read: Callable[[Wire], T], bad: list[Unreadable]
 ) -> Iterator[T]:
-    """Yield what can be read; add the rest to `bad`."""
+    """Yield the objects that `read` can read, decoded; add the others to `bad`."""
     for obj in objects:
         try:
             fact = read(obj)
@@ -59,7 +59,7 @@ def readable(
 
 
 def must_read(kind: str, obj: Wire, read: Callable[[Wire], T]) -> T:
-    """Read an object of the ledger itself; raise `Malformed`."""
+    """Decode an object of the ledger itself with `read`; raise `Malformed` if that fails."""
     try:
         return read(obj)
     except Exception as error:
