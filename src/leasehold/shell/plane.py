@@ -218,8 +218,8 @@ class Plane(LoopObserver):
         self.controller.go_on()
 
     def lost(self, why: str) -> None:
-        """Drop everything at once, because another process may lead by now. Must not await
-        anything."""
+        """Stop leading and drop the World at once, because another process may lead by now. Must
+        not await anything."""
         if self._leading is not None:
             self._leading.cancel()
             self._leading = None

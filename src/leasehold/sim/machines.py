@@ -191,7 +191,7 @@ class MachineRoom:
         return (process for process in list(self.processes.values()) if process.is_running)
 
     def find(self, rank: Rank) -> JobProcess | None:
-        """Return the newest running process of a rank."""
+        """Return the newest running process of a rank; None if none runs."""
         found = [process for process in self.running() if process.rank == rank]
         return found[-1] if found else None
 

@@ -121,7 +121,7 @@ class SimFleet:
     # What the scenario does.
 
     def add_node(self, node: Node) -> None:
-        """Add a machine with its Node object."""
+        """Add a simulated machine, and write its Node object."""
         assert node.name not in self._hall.machines, node.name
         self._hall.machines[node.name] = Machine(node)
         self._note("node", node.name)

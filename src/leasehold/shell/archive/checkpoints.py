@@ -28,7 +28,7 @@ PART_CHARACTERS = 400 * 1024
 
 
 class CheckpointLost(Exception):  # noqa: N818 - named for the condition
-    """The store names a checkpoint that is missing or does not match its digest."""
+    """A part of the checkpoint is missing in the store, or does not match its digest."""
 
 
 class Stored(Record):

@@ -113,7 +113,8 @@ class Archive:
         return end_of(self.indices())
 
     def indices(self) -> list[Index]:
-        """Return the indices of all segments; they are read again only when files were added."""
+        """Return the indices of all segments. They are cached, and read again when the folder has
+        other files."""
         if trouble := self._trouble():
             raise BadArchive(self.folder, f"may lack segments ({trouble})", "leasehold tries again")
         names = tuple(sorted(path.name for path in self.folder.glob("segment-*.json")))

@@ -1,8 +1,9 @@
 """Compaction requests from other processes: ask the leader to compact now and wait for the end.
 
-Served by `leasehold controller` to authorised users, sent by `leasehold ledger compact`. A
-compaction may take longer than an API server request may last. So each answer reports the progress;
-the client asks again with the request's name and does not start another.
+Sent by `leasehold ledger compact`; `leasehold controller` handles them for authorised users. A
+compaction may take longer than an API server request may last. So each answer reports how far the
+compaction is. The client then asks again with the name of its request, which does not start another
+compaction.
 """
 
 import secrets

@@ -254,8 +254,8 @@ def _header(value: object) -> str:
 
 
 def _tenure(value: object) -> Millis | None:
-    """Read `resolver.minTenure`: a duration, or `byCheckpoint`, which is returned as None. It means
-    2 h, or twice the run's checkpoint interval, at most 24 h."""
+    """Read `resolver.minTenure`: a duration, or `byCheckpoint`, which is returned as None.
+    `byCheckpoint` means 2 h, or twice the run's checkpoint interval, at most 24 h."""
     return None if value == BY_CHECKPOINT else readers.span_or_none(value)
 
 

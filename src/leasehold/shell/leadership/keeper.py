@@ -40,7 +40,8 @@ class TenureListener(Protocol):
     """Interface of the component that leads while this process holds the tenure."""
 
     def gained(self, tenure: Tenure) -> None:
-        """Begin to lead; the head must first be sealed with the tenure's epoch."""
+        """Begin to lead. Before anything is decided, the epoch of `tenure` must be sealed into the
+        head."""
         ...
 
     def unsure(self) -> None:
@@ -137,7 +138,8 @@ class Keeper:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the tenure is held but its renewals have not been answered for some time."""
+        """Whether this process holds the tenure, but the store has not answered its renewals for
+        some time."""
         return self.tenure is not None and self._is_unsure
 
     @property

@@ -61,7 +61,7 @@ class Standby:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the copy has reached the last head that the watch reported."""
+        """Whether the copy of the ledger has reached the last head that the watch reported."""
         return self._known is not None and self._known.is_in_step
 
     async def hand_over(self, head: Head) -> KnownLedger | None:

@@ -74,7 +74,7 @@ class KnownLedger:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the copy has reached the last reported head."""
+        """Whether this copy of the ledger has reached the last reported head."""
         return self.is_at(self._head.head)
 
     @property

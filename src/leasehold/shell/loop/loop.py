@@ -47,7 +47,7 @@ BetweenTurns = Callable[[World, Ledger], Awaitable[Millis | None]]
 
 
 class Decider(Protocol):
-    """The signature of `control.decide`."""
+    """The type of the function that takes the decisions of a turn, `control.decide`."""
 
     def __call__(
         self,
@@ -200,7 +200,7 @@ class Controller:
 
     @property
     def gaps(self) -> int:
-        """The number of committed batches known to be missing in the store."""
+        """How many committed batches are known to be missing in the store."""
         return self._lost_batches if self._gaps is None else len(self._gaps.missing)
 
     def _note_lost(self, lost: Exception) -> None:
@@ -219,7 +219,7 @@ class Controller:
 
     @property
     def settled(self) -> World | None:
-        """The World, or None while it contains uncommitted facts."""
+        """The World if everything in it is committed; None during a commit and before recovery."""
         return None if self._is_committing else self.world
 
     async def still_leads(self) -> bool:
@@ -354,13 +354,13 @@ class Controller:
         return await self._wake.wait(wait)
 
     def start_nothing(self) -> None:
-        """Keep running work going but start nothing new."""
+        """Keep running work going, but start no runs and preempt none from now on."""
         self._policy = replace(self._policy, binder_enabled=False)
         if self.world is not None:
             self.world.put_policy(self._policy)
 
     def hold_still(self) -> None:
-        """Take no turn after the current one until `go_on`."""
+        """Take no further turn until `go_on` is called; a turn under way is completed."""
         self._is_still = True
 
     def go_on(self) -> None:

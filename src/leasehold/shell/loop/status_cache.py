@@ -36,7 +36,7 @@ class StatusCache:
         self._disputed.pop(place, None)
 
     def is_disputed(self, place: Place) -> bool:
-        """Return whether another process wrote the status and we have not rewritten it yet."""
+        """Return whether another process was the last to write this object's status."""
         return place in self._disputed
 
     def hear(self, place: Place, version: int) -> bool:

@@ -22,7 +22,7 @@ class Malformed(msgspec.ValidationError):
 
 
 class Unreadable(Record):
-    """A user's object that cannot be read, and why."""
+    """A user's object that cannot be read, or whose pods the API server refuses, and the reason."""
 
     kind: str
     obj: Wire
@@ -39,7 +39,7 @@ class Unreadable(Record):
 
 
 def key_of(obj: Wire) -> str:
-    """Return `namespace/name`, or the name of a cluster-scoped object."""
+    """Return an object's key: `namespace/name`, or only its name if it is cluster-scoped."""
     metadata = part(obj, "metadata")
     namespace, name = text_at(metadata, "namespace"), text_at(metadata, "name")
     return f"{namespace}/{name}" if namespace else name

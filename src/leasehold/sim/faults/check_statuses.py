@@ -41,7 +41,7 @@ class LateStatuses:
         self.effects: Counter[str] = Counter()
 
     def stop(self) -> None:
-        """Delay no further writes. Those that are delayed already still arrive."""
+        """Send no further writes a second time. Copies that are on their way still arrive."""
         self._rate = 0.0
 
     def maybe_again(self, write: PatchStatus) -> None:

@@ -60,8 +60,8 @@ def run_scenario(
     archive: Path | None = None,
     look: Look | None = None,
 ) -> StoryOutcome:
-    """Play one file. With a `seed`, tasks run in a random order, with the seed's own faults unless
-    `faults` is given.
+    """Play one file and check it. With a `seed`, tasks run in a random order, and the faults are
+    those that the seed draws, unless `faults` names their rates.
 
     - store "sqlite": everything is kept in `out`/store.sqlite or a temporary folder; a restart of
       the controller also reopens the file. Raise `BadStore` if that fails.
@@ -70,7 +70,7 @@ def run_scenario(
     - `archive`: compact as much as possible into this folder after every commit.
     - `look`: called after every step, when nothing is in progress.
 
-    A story with `trouble` is played by `sim.faults`.
+    A story with `trouble` is played by `sim.faults` instead.
     """
     try:
         story = load_story(path)

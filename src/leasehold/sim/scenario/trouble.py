@@ -55,8 +55,9 @@ CUTS = (Harm.CUT, Harm.CUT_REQUESTS, Harm.CUT_ANSWERS)
 
 
 class Attack(Record, frozen=True):
-    """One attack. `who` is a role, such as `leader`, or the name of a process. With a `point`, the
-    attack happens when its target makes that store call; without one, at the time `at`."""
+    """One attack. `who` is a role, such as `leader`, or the name of a process. Without a `point`,
+    the attack happens at the time `at`. With one, it happens when its target next makes that store
+    call after `at`."""
 
     at: Millis
     harm: Harm
