@@ -48,7 +48,8 @@ class Fencing(Record, frozen=True):
 
 
 class Embedding(Record, frozen=True):
-    """Settings of `leasehold up` only."""
+    """Settings of `leasehold up`. The fields for notifications (webhooks, commands, `notify_…`)
+    also apply to `leasehold controller`."""
 
     users: tuple[tuple[str, str], ...] = ()  # namespace -> the Unix user its jobs run as
     pids_max: int = 32_768  # processes and threads of one pod

@@ -1,9 +1,8 @@
 """Notifications about runs by webhook or command: queued, retried and finally dropped.
 
-`leasehold up` passes every committed turn to `after_turn`; no decision waits for a message. Each
-channel (a webhook or a command) has a bounded queue and a task of its own, so a hanging channel
-delays no other. A message may arrive twice, with the same delivery id. After a crash it may be
-missing.
+The plane passes every committed turn to `after_turn`; no decision waits for a message. Each channel
+(a webhook or a command) has a bounded queue and a task of its own, so a hanging channel delays no
+other. A message may arrive twice, with the same delivery id. After a crash it may be missing.
 """
 
 import asyncio

@@ -43,9 +43,9 @@ def with_failing_silence(text: str, random: Random) -> str:
 
 
 def draw_rollout(random: Random, text: str) -> Rollout:
-    """Draw how starts of controllers differ; half of the time none has other settings.
-    `nodeFailure.after` may only become longer, because the nodes' own fencing time does not
-    change."""
+    """Draw how starts of controllers differ. In three of five draws none has other settings, and in
+    three of five none is outdated. `nodeFailure.after` may only become longer, because the nodes'
+    own fencing time does not change."""
     names = random.sample(sorted(OTHERWISE), random.randint(1, 3))
     settings = {name: random.choice(OTHERWISE[name]) for name in names}
     if AFTER in _config(text) and random.random() < 0.5:
