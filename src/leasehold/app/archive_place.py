@@ -1,4 +1,4 @@
-"""Locates a named archive: a folder, or a bucket with a local copy."""
+"""Finds the archive that the configuration names: a folder, or a bucket with a local copy."""
 
 import hashlib
 import os
@@ -12,7 +12,8 @@ CACHE = "LEASEHOLD_CACHE"  # the variable that names the folder for copies
 
 
 def folder_at(named: str) -> Path:
-    """Return the archive's folder for a server on one machine; a bucket is refused."""
+    """Return the folder of an archive for a server on one machine. A bucket is refused with an
+    error."""
     if is_bucket(named):
         raise click.ClickException(
             f"ledger.archive: {named} is a bucket, and only `leasehold controller` can use a "
@@ -22,10 +23,11 @@ def folder_at(named: str) -> Path:
 
 
 def archive_at(named: str) -> tuple[Path | None, Bucket | None]:
-    """Return the folder to read and write, if an archive was named, and its bucket, if it is a
-    copy.
+    """Return the folder through which an archive is read and written, and its bucket.
 
-    Raises `BucketTrouble`.
+    `named` is a folder, a bucket, or "" for no archive. For a folder, the bucket is None. For a
+    bucket, the folder is a local copy of it. Both are None without an archive. Raises
+    `BucketTrouble`.
     """
     if not named:
         return None, None

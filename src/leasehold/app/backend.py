@@ -1,7 +1,7 @@
 """The backend of `leasehold up`'s server: logs, questions, metrics, and checks of edits.
 
-Made by `embedded` for the REST facade and the pages. Each function passes a request on and turns
-refusals into the server's errors.
+Made by `embedded` for the REST facade and the pages. Each function passes a request on, and turns a
+refusal into the server's error for it.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ from leasehold.shell.queries.query import BadQuestion
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedBackend:
-    """The functions behind the REST facade and the pages."""
+    """The functions that the REST facade and the pages of `leasehold up` call."""
 
     plane: Plane
     agent: Agent
@@ -63,8 +63,8 @@ class EmbeddedBackend:
         return self.plane.metrics.text()
 
     async def judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
-        """Return the problems of an edit that only the World can see: that it is not covered by
-        payers."""
+        """Return why an edited Run could no longer be paid for. Only the World shows this, so the
+        store's own checks cannot find it."""
         world = await self.plane.at_rest()
         if world is None or old is None or new.get("kind") != "Run":
             return []

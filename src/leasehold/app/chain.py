@@ -1,4 +1,4 @@
-"""The batches of a live ledger, for browsers that verify the chain on the dashboard."""
+"""Returns the batches of a live ledger to browsers that verify the chain on the dashboard."""
 
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.names import Wire
@@ -13,8 +13,8 @@ from leasehold.web.dependencies import BatchLine, Chain
 async def committed_chain(
     plane: Plane, store: Store, clock: Clock, *, after: int, limit: int
 ) -> Chain:
-    """Return at most `limit` batches after `after`, and the digest that the first of them
-    follows."""
+    """Return at most `limit` committed batches that come after batch number `after`, with the
+    digest of the batch ahead of the first one."""
     specs = []
     for name in plane.controller.batches_from(after, limit + 1):
         try:

@@ -1,7 +1,7 @@
 """The dashboard of a replica on a cluster, behind a proxy that authenticates visitors.
 
 Started by `leasehold controller --pages`. The API server's authorizer decides what a visitor may
-see, as for questions. Only the leader answers.
+see, as it does for queries. Only the leader serves pages.
 """
 
 import tempfile
@@ -42,19 +42,19 @@ _log = structlog.get_logger("leasehold")
 
 
 class BadFrontDoor(Exception):  # noqa: N818 - named for what it states
-    """The pages cannot be served as configured; the message says why."""
+    """The pages cannot be served with this configuration; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A visitor, as authenticated by the proxy."""
+    """A visitor, with the user name and groups that the proxy has authenticated."""
 
     user: str
     groups: tuple[str, ...]
 
 
 class PagesOfReplica:
-    """The dashboard of one replica."""
+    """Serves the dashboard of one replica."""
 
     def __init__(self, replica: Replica, client: Client, clock: Clock, settings: FrontDoor) -> None:
         self._replica = replica
@@ -131,7 +131,7 @@ class PagesOfReplica:
 
 
 async def _no_logs(_visitor: Visitor, namespace: str, pod: str) -> str:
-    """Refuse logs: visitors read them from the API server, which checks their rights."""
+    """Refuse to show logs. Visitors read them from the API server, which checks their rights."""
     raise NotShown(501, f"read the output of the pod with: kubectl logs -n {namespace} {pod}")
 
 
@@ -141,7 +141,7 @@ def _asker(visitor: Visitor) -> ProxiedUser:
 
 
 class _Nothing:
-    """The application beside the pages: there is none."""
+    """The application for requests that are not for pages: it answers 404."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -1,8 +1,8 @@
-"""A replica's answers to requests that the API server passes on: certificates, rights, and the
-plane.
+"""Answers the queries that the API server passes on to a replica, and manages the certificates for
+this.
 
-Started by `leasehold controller --questions`. Only the leader answers questions; every replica
-serves discovery.
+Started by `leasehold controller --questions`. Only the leader answers queries. Every replica serves
+discovery, the list of what can be queried.
 """
 
 import tempfile
@@ -55,16 +55,13 @@ _log = structlog.get_logger("leasehold")
 
 
 class Answers:
-    """Answers questions and compaction requests of a replica, and keeps its certificates valid."""
+    """Answers queries and compaction requests for a replica, and keeps its certificates valid."""
 
     def __init__(
         self, replica: Replica, client: Client, clock: Clock, *, certificates: Path | None = None
     ) -> None:
-        """Prepare to answer.
-
-        `certificates`: a folder into which e.g. cert-manager may put certificates, which then have
-        priority.
-        """
+        """`certificates`: a folder into which another program (such as cert-manager) writes
+        certificates. While it has them, they are used instead of our own."""
         self._folder = certificates
         self._shown = b""  # the certificates from that folder that we serve with
         self._replica = replica
@@ -78,8 +75,9 @@ class Answers:
         self._aggregated: Aggregated | None = None
 
     async def serve(self, host: str, port: int) -> web.AppRunner | None:
-        """Start serving; None if the API server passes nothing on, so that `kubectl runs` cannot
-        be answered."""
+        """Start the HTTPS server for queries. Return None if the API server has no certificate
+        authority for requests that it passes on. Queries, and so `kubectl runs`, cannot be answered
+        then."""
         try:
             self._proxy = await front_proxy(self._client)
         except NoFrontProxy:
@@ -94,7 +92,8 @@ class Answers:
             return await self._aggregated.serve(host, port, made.cert_path, made.key_path)
 
     async def keep_up(self) -> None:
-        """Keep the trusted authorities and our own certificate up to date, forever."""
+        """Reload the API server's authorities and renew our own certificate when necessary; never
+        return."""
         while True:
             await self._clock.sleep(LOOK_EVERY)
             try:
@@ -122,8 +121,8 @@ class Answers:
 
     @contextmanager
     def _certificates(self) -> Iterator[Certificates]:
-        """Yield certificates as files: those put into the folder, or new ones signed by our
-        authority."""
+        """Provide certificates as files: those in the folder for them, or new ones that our own
+        authority signs."""
         theirs = self._theirs()
         if theirs and self._folder is not None:
             ca = (self._folder / "ca.crt").read_bytes()
@@ -140,8 +139,8 @@ class Answers:
             yield made
 
     def _theirs(self) -> bytes:
-        """Return the contents of the folder that is filled externally; empty while it is
-        incomplete."""
+        """Return the contents of the certificates that another program wrote into the folder.
+        Return b"" if there is no folder or a file is missing."""
         if self._folder is None:
             return b""
         try:
@@ -150,7 +149,7 @@ class Answers:
             return b""
 
     async def begin(self) -> None:
-        """Register the API for questions, now that this replica leads."""
+        """Register the query API with the API server, because this replica leads now."""
         try:
             if not await register(self._client, NAMESPACE, self._authority):
                 _log.warning(
@@ -163,7 +162,7 @@ class Answers:
             )
 
     async def end(self) -> None:
-        """Withdraw the API for questions. The next leader, if any, registers it again."""
+        """Unregister the query API from the API server. The next leader registers it again."""
         try:
             await withdraw(self._client)
         except StoreError as error:
@@ -192,8 +191,8 @@ class Answers:
             raise AnswerRefused(503, "ServiceUnavailable", said) from None
 
     async def _compact(self, asker: ProxiedUser, plane: Plane, body: Wire | None) -> Wire:
-        """Compact the ledger if the caller may; the API server passes on requests of everybody
-        who may ask."""
+        """Compact the ledger, if the caller has the right to. The API server has only checked that
+        the caller may query."""
         if body is None:
             raise AnswerRefused(405, "MethodNotAllowed", f"{COMPACTION} needs a POST request")
         try:

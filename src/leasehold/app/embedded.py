@@ -1,6 +1,6 @@
-"""The embedded control plane: makes and connects store, controller, node agent and reception.
+"""The embedded control plane: creates and connects store, controller, node agent and server.
 
-Run by `leasehold up`. Only the composition root: every part is made here, given to the others,
+Run by `leasehold up`. Nothing is decided here: every part is created, passed to the others,
 started, and stopped in the opposite order.
 """
 
@@ -53,7 +53,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
-    """What `leasehold up` was asked to run."""
+    """What `leasehold up` has to run: the data folder, the configuration, the nodes and the
+    address."""
 
     folder: DataFolder
     config: Config
@@ -69,7 +70,7 @@ class UpSettings:
 
 
 class Embedded:
-    """The parts of an embedded control plane, from `start` to `stop`."""
+    """All parts of an embedded control plane, from `start` to `stop`."""
 
     def __init__(self, settings: UpSettings, clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         self._settings = settings
@@ -130,7 +131,8 @@ class Embedded:
         self._is_begun = False  # the parts that may have troubles are running
 
     def _terms(self) -> PlaneSettings:
-        """Return the terms of the plane; the store is a file that only we can have open."""
+        """Return the settings of the plane. No other process can lead, because only one can open
+        the store."""
         folder, config = self._settings.folder, self._settings.config
         self._is_key_new = folder.lacks_key
         return PlaneSettings(
@@ -141,7 +143,7 @@ class Embedded:
         )
 
     async def start(self) -> None:
-        """Start everything; returns when all is ready. Waits as long as the disk is full."""
+        """Start everything, and return when all is ready. While the disk is full, this waits."""
         self.plane.keep_up("health", self._health_watch.run)
         settings, folder = self._settings, self._settings.folder
         if self._is_key_new:
@@ -165,7 +167,8 @@ class Embedded:
         await self.reception.start(settings.host, settings.port)
 
     async def cannot_start(self) -> None:
-        """Raise `BadStore` once the store has refused everything for a while."""
+        """Watch the store during the start. Raise `BadStore` once it has refused all writes for
+        `START_PATIENCE`."""
         refused_for = 0
         while refused_for < START_PATIENCE:
             await self._clock.sleep(LOOK_MS)
@@ -174,7 +177,7 @@ class Embedded:
         raise BadStore(self.store.path, self.store.trouble, remedy)
 
     async def end_jobs(self) -> None:
-        """End every job; returns when the ledger knows of it, or after a while."""
+        """End every job, and wait until the ledger has closed all leases, or for a few seconds."""
         self.plane.controller.start_nothing()
         await self.agent.end_all()
         for _ in range(LAST_LOOKS):
@@ -186,8 +189,8 @@ class Embedded:
             await self._clock.sleep(LOOK_MS)
 
     async def _take_tenure(self) -> None:
-        """Take tenure. Only we can have the file open; the record tells who decides, in which
-        epoch."""
+        """Acquire the tenure. No other process can have it, because only one can open the store.
+        The stored record shows which process leads, and in which epoch."""
         name = socket.gethostname()
         self._tenure = await take_alone(
             self._tenures,
@@ -199,7 +202,7 @@ class Embedded:
         self.plane.gained(self._tenure)
 
     async def stop(self) -> None:
-        """Stop the server; jobs go on and are adopted by the next start."""
+        """Stop all parts and release the tenure. Jobs continue, and the next start adopts them."""
         await self.reception.stop()
         await self.agent.stop()
         if self._tenure is not None:
@@ -214,7 +217,7 @@ class Embedded:
         self.plane.controller.wake()
 
     def _judge_new(self, run: Wire) -> list[tuple[str, str]]:
-        """Return what submitting the Run would be refused for."""
+        """Return why submitting this Run would be refused; [] if it would be accepted."""
         problems = self._admission(None, run)
         namespace = text_at(part(run, "metadata"), "namespace")
         if not problems:
@@ -231,7 +234,9 @@ class Embedded:
         return found
 
     def _troubles(self) -> Mapping[str, str]:
-        """Return what needs attention; recovering the ledger does not."""
+        """Return, for store, controller and agent, what is wrong with the part; "" if nothing is. A
+        controller that is still recovering the ledger has no trouble, because that ends by
+        itself."""
         return {
             "store": self.store.trouble,
             "controller": self.plane.controller.trouble if self._is_begun else "",

@@ -1,4 +1,4 @@
-"""An error of a command, as one sentence and an exit status."""
+"""The error of a command: one sentence and an exit status."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from leasehold.app.visible import say
 
 
 class Failure(click.ClickException):
-    """An error that is printed as `error: …` on stderr, without a traceback."""
+    """An error that a command prints as `error: …` on stderr, without a traceback."""
 
     def __init__(
         self, message: str, causes: Iterable[tuple[str, str]] = (), status: int = 0

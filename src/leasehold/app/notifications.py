@@ -1,4 +1,7 @@
-"""The notifications of `leasehold up`, as configured."""
+"""Creates the sender of notifications that the configuration asks for.
+
+Used by `leasehold up` and by the replicas on a cluster.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +18,9 @@ SECRET_BYTES_MIN = 16
 def notifications_of(
     config: Config, clock: Clock, tasks: Tasks, *, count: Callable[[str], None]
 ) -> Notifications:
-    """Return the notifications. `count` is called with the outcome of each message. An unusable
-    secret ends the start."""
+    """Return the sender of notifications, with the webhooks and commands of the configuration.
+    `count` is called with the outcome of each message. If the secret that signs webhooks is missing
+    or too short, the command ends with an error."""
     embedding = config.embedding
     if embedding.webhooks and not embedding.notify_secret:
         raise click.ClickException(

@@ -1,7 +1,8 @@
 """Connects the dashboard to the embedded control plane.
 
-Called by `app.embedded`. Pages see what their visitor's token may see, because they ask as that
-caller. What they read directly from the store is refused where the REST facade would refuse it.
+Called by `app.embedded`. A page can show what the token of its visitor allows, because the page
+sends its queries in that visitor's name. Some pages also read objects from the store. Such a read
+is refused if the REST facade would refuse it too.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,7 +27,7 @@ Logs = Callable[[Wire, LogOptions], AsyncIterator[bytes]]
 
 
 class EmbeddedPages:
-    """The functions that a `PageDependencies` needs."""
+    """The functions that the dashboard calls; `house` puts them into a `PageDependencies`."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Writes a table as a Parquet file with typed columns, with duckdb, an optional dependency.
+"""Writes a table as a Parquet file with typed columns. This needs duckdb, an optional dependency.
 
-Called by `report` and the dashboard. duckdb is imported only when needed.
+Called by `report` and the dashboard. duckdb is imported only when it is needed.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ class _Duckdb(Protocol):
 
 
 def load() -> _Duckdb:
-    """Import duckdb; raises `Failure` if it is missing."""
+    """Import and return duckdb; raise `Failure` if it is not installed."""
     try:
         return cast("_Duckdb", import_module("duckdb"))
     except ImportError:
@@ -38,9 +38,9 @@ def load() -> _Duckdb:
 
 
 def write_parquet(duckdb: _Duckdb, columns: Sequence[Column], text: str, file: str) -> None:
-    """Write a file completely or not at all; an existing file is replaced.
+    """Write a Parquet file completely or not at all; an existing file is replaced.
 
-    `text`: the table as CSV with a header line; empty cells become null.
+    `text`: the table as CSV with a header line. Empty cells become null.
     """
     coming = Path(f"{file}.coming")
     connection = duckdb.connect(":memory:")

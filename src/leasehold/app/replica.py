@@ -1,8 +1,8 @@
-"""One replica of the controller on a Kubernetes cluster: contends for tenure and, as leader,
-decides.
+"""One replica of the controller on a Kubernetes cluster: contends for the tenure, and decides while
+it leads.
 
-Run by `leasehold controller`. Only the composition root: a plane over the cluster's store, whose
-tenure a keeper holds.
+Run by `leasehold controller`. Nothing is decided here: this module creates a plane over the
+cluster's store, and a keeper that starts and stops the plane.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ _log = structlog.get_logger("leasehold")
 
 
 class Replica:
-    """A replica; runs until `stop`."""
+    """One replica of the controller; `run` returns after `stop`."""
 
     def __init__(
         self,
@@ -63,11 +63,9 @@ class Replica:
         connect: Callable[[], Client],
         pod: str = "",
     ) -> None:
-        """Make the parts.
-
-        `connect` makes another client, for the thread that keeps tenure. `pod` is our own pod, in
-        leasehold's namespace. Raises `BucketTrouble` if the archive's bucket cannot be used.
-        """
+        """`connect` creates another client, for the thread that keeps the tenure. `pod` is the name
+        of our own pod, in leasehold's namespace; "" if we do not run in one. Raises `BucketTrouble`
+        if the archive's bucket cannot be used."""
         self._archive, self._bucket = archive_at(config.policy.archive)
         self._pod = pod
         self._client = client
@@ -105,13 +103,14 @@ class Replica:
         self._standby.end()
 
     def stop(self) -> None:
-        """Stop cleanly: release tenure at once, for the next leader."""
+        """Stop cleanly: release the tenure at once, so that another replica can lead."""
         self._tasks.spawn("stopping", self._stop())
 
     def while_leading(
         self, begin: Callable[[], Awaitable[None]], end: Callable[[], Awaitable[None]]
     ) -> None:
-        """Set what is done after this replica becomes leader, and before it releases tenure."""
+        """Set what to do after this replica has become the leader (`begin`), and before it releases
+        the tenure (`end`)."""
         self._begin_duties, self._end_duties = begin, end
 
     async def _stop(self) -> None:
@@ -122,23 +121,23 @@ class Replica:
         self._keeper.stop()
 
     def listen(self, hear: Callable[[Turn], None]) -> None:
-        """Call `hear` after every turn of this replica. Must be set before the first turn."""
+        """Call `hear` after every turn of this replica. Call this method before `run`."""
         assert self._plane is None, "nobody decides before it runs"
         self._listeners.append(hear)
 
     @property
     def plane(self) -> Plane | None:
-        """Return the plane; None before the first tenure."""
+        """The plane; None until this replica leads for the first time."""
         return self._plane
 
     def metrics(self) -> bytes:
         return IDLE if self._plane is None else self._plane.metrics.text()
 
     def troubles(self) -> Mapping[str, str]:
-        """Return why this replica is not ready, by part.
+        """Return why this replica is not ready, by part; "" for a part that is.
 
-        A leader is ready while it decides. A standby is ready while it sees another holder and has
-        read everything that the leader decided.
+        A leader is ready while it takes decisions. A standby is ready while it knows which replica
+        leads and has read everything that the leader committed.
         """
         if self._keeper.trouble:
             return {"ledger": self._keeper.trouble}
@@ -234,8 +233,8 @@ class Replica:
             self._plane.metrics.note_notification(outcome)
 
     async def _mark_pod(self, *, is_holder: bool) -> None:
-        """Label our pod as holder or not; in a cluster, questions are routed to the labelled
-        pod."""
+        """Label our pod as the leader's, or remove the label. On a cluster, queries are routed to
+        the labelled pod."""
         if not self._pod:
             return
         change = {"metadata": {"labels": {HOLDER: "true" if is_holder else None}}}
@@ -249,7 +248,7 @@ class Replica:
             _log.warning("the label of the leader's pod cannot be set", message=str(error))
 
     async def _sealed_epoch(self, store: Store, clock: AsyncioClock, tasks: AsyncioTasks) -> int:
-        """Return the sealed epoch; called by the tenure thread."""
+        """Return the epoch in the ledger's head. The thread that keeps the tenure calls this."""
         try:
             # Retried until answered, but a stop request must still get through.
             return await answered_within(
@@ -261,7 +260,8 @@ class Replica:
             raise
 
     def _about(self) -> str:
-        """Return the Run that is being decided about. Called by another thread; only reads."""
+        """Return the key of the Run that is being decided on. Another thread calls this, so it only
+        reads."""
         return "" if self._plane is None else self._plane.controller.about
 
 

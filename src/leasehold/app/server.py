@@ -1,7 +1,7 @@
 """The server of `leasehold up`: REST facade and pages on one port, access control and kubeconfig.
 
-Made by `embedded`, over its plane and agent. Tokens, certificates and sessions are kept in the data
-folder, so that users stay signed in after a restart.
+Created by `embedded`. Tokens, certificates and the key of sessions are kept in the data folder, so
+that users stay signed in after a restart.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ Health = Callable[[], Mapping[str, str]]
 
 
 class EmbeddedServer:
-    """The server, open from `start` to `stop`."""
+    """The HTTPS server of `leasehold up`, which is open from `start` to `stop`."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class EmbeddedServer:
         )
 
     def _with_pages(self, facade: App) -> PagesAndFacade:
-        """Add the pages. Sessions outlive a restart, and cannot be forged without the data
-        folder's key."""
+        """Return an application that serves the REST facade and the pages. Sessions are signed with
+        a key derived from the data folder's, so they outlive a restart and cannot be forged."""
         key = hashlib.sha256(b"sessions\n" + self._folder.key()).digest()
         rooms = EmbeddedPages(
             plane=self._plane,
@@ -113,8 +113,9 @@ class EmbeddedServer:
         return PagesAndFacade(Pages(rooms.house(self._news, self._door)), facade, self._news.end)
 
     def _admin_token(self) -> str:
-        """Return the kubeconfig's token while it is valid, otherwise a new one: a token is shown
-        only once."""
+        """Return the administrator's token in the kubeconfig, or a new one if that is no longer
+        valid. The old token cannot be read from anywhere else, because only its digest is
+        stored."""
         kept = read_back(self._folder.kubeconfig)
         if kept is not None and self._tokens.caller_of(kept.token) is not None:
             return kept.token

@@ -1,7 +1,7 @@
-"""Writes sheets of the dashboard as Parquet, in a thread beside the control loop.
+"""Writes the dashboard's tables as Parquet files, in a thread beside the control loop.
 
-duckdb is looked for at the start, but loaded only at the first use, because it is large and rarely
-needed.
+At the start it is only checked that duckdb is installed. It is loaded at the first use, because it
+is large and rarely needed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from leasehold.web.sheet import Sheet
 
 
 def parquet_writer() -> Callable[[Sheet], Awaitable[bytes]] | None:
-    """Return a writer, or None if duckdb is missing."""
+    """Return a function that writes a table as Parquet; None if duckdb is not installed."""
     if find_spec("duckdb") is None:
         return None
     one = asyncio.Lock()  # duckdb uses all cores

@@ -1,8 +1,9 @@
 """Keeps a replica's tenure in a thread of its own, so that no decision delays a renewal.
 
-Run by `replica`. The thread has its own event loop, client and keeper. The keeper's events are
-passed to the loop that decides; a release is sent only after that loop has let go. If the loop is
-unresponsive for `tenure.stall`, it loses its tenure (docs/decisions/0022-tenure.md).
+Run by `replica`, the owner of the thread. The thread has its own event loop, client and keeper. It
+passes the keeper's events to the owner's loop, which decides. A release is sent only after the
+owner's loop has dropped everything. If the owner's loop does not respond for `tenure.stall`, it
+loses the tenure (docs/decisions/0022-tenure.md).
 """
 
 import asyncio
@@ -33,7 +34,8 @@ _log = structlog.get_logger("leasehold")
 
 
 class TenureThread:
-    """Looks like a `Keeper` to its owner; methods and properties belong to the owner's loop."""
+    """A keeper in a thread of its own, with the methods of `Keeper`. The owner calls them, and
+    reads the properties, in its own event loop."""
 
     def __init__(
         self,
@@ -48,8 +50,9 @@ class TenureThread:
         margins: Margins,
         about: Callable[[], str] = lambda: "",
     ) -> None:
-        """Prepare the thread. `connect` opens a store for the thread alone. `about` names the
-        Run that is being decided about; the thread calls it even during a decision."""
+        """`connect` opens a store that only the thread uses. `office` is the component that leads.
+        `about` returns the Run that is being decided on; the thread calls it even during a
+        decision."""
         self._connect = connect
         self._clock = clock
         self._tasks = tasks
@@ -69,7 +72,7 @@ class TenureThread:
         self._beat_at: Millis = 0
 
     async def run(self) -> None:
-        """Run until `stop`; raises the error of the thread if it failed."""
+        """Run the thread until `stop`. If the thread failed, raise its error."""
         self._owner = asyncio.get_running_loop()
         self._beat_at = self._clock.monotonic()
         beating = self._tasks.spawn("pulse", self._beat())
@@ -85,13 +88,13 @@ class TenureThread:
             raise self._failure
 
     def stop(self) -> None:
-        """Stop cleanly: release tenure once the owner's loop has let go."""
+        """Stop cleanly: release the tenure once the owner's loop has dropped everything."""
         self._is_stopping = True
         if self._keeper is not None:
             self._call(self._keeper.stop)
 
     def give_up(self, why: str) -> None:
-        """Give up tenure, because the owner found out that it was deposed."""
+        """End the tenure with the reason `why`, because the owner found that it was deposed."""
         if self._keeper is not None:
             self._call(partial(self._keeper.give_up, why))
 
@@ -117,7 +120,7 @@ class TenureThread:
             await self._clock.sleep(BEAT)
 
     def _call(self, what: Callable[[], object]) -> None:
-        """Run `what` in the thread's loop, if it still exists."""
+        """Run `what` in the thread's event loop; do nothing if that loop has ended."""
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(what)
@@ -164,7 +167,8 @@ class TenureThread:
             await over.wait(None)
 
     async def _watch(self, clock: AsyncioClock) -> None:
-        """Log the Run that a long decision is about, while it goes on."""
+        """While a decision takes long, log which Run it is about, each time its duration has
+        doubled."""
         due = LONG
         while True:
             await clock.sleep(SECOND)
@@ -180,7 +184,7 @@ class TenureThread:
         self._over.set()
 
     def _tell(self, what: Callable[[], object]) -> None:
-        """Run `what` in the owner's loop; if it fails, the owner ends."""
+        """Run `what` in the owner's event loop. If it fails, `run` ends with its error."""
 
         def guarded() -> None:
             try:
@@ -195,7 +199,8 @@ class TenureThread:
 
 
 class _ForwardingListener:
-    """The owner's office, as seen by the keeper in its thread."""
+    """The listener that the keeper calls in its thread; passes each call to the owner's event
+    loop."""
 
     def __init__(
         self,
@@ -232,6 +237,7 @@ class _ForwardingListener:
         self._tell(lose)
 
     async def has_let_go(self) -> bool:
-        """Wait until the owner has let go, at most as long as other replicas wait anyway."""
+        """Wait until the owner has dropped everything, at most `margins.take`: after that time
+        other replicas may take over anyway. Return whether the owner has dropped everything."""
         assert self._let_go is not None, "it was told that it lost the tenure"
         return await self._let_go.wait(self._patience.take)

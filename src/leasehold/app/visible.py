@@ -19,5 +19,5 @@ def visible(text: str) -> str:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one line."""
+    """Print one line of text; characters that cannot be printed are shown as escape sequences."""
     click.echo(visible(text), err=err)

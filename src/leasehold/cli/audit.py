@@ -1,7 +1,7 @@
 """`leasehold audit`: check that leases, pods and balances of a data folder agree.
 
-While a server runs, changes are on their way between records. So disagreements are checked again,
-and only those that stay are reported.
+While a server runs, one record may be written already and another one not yet. So disagreements are
+checked again, and only those that remain are reported.
 """
 
 import time

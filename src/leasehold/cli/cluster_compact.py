@@ -1,7 +1,7 @@
 """`leasehold ledger compact` on a cluster: asks the leading replica through the API server.
 
-Uses the caller's own rights. A compaction may take long and the leader may change meanwhile, so it
-is asked again until some replica has finished.
+Uses the caller's own rights. A compaction may take long, and the leader may change meanwhile. So
+the request is repeated until a replica reports that the compaction has ended.
 """
 
 import time
@@ -19,7 +19,8 @@ PAUSE_S = 0.5
 
 
 def ask_cluster(kubeconfig: str, context: str, keep: str) -> tuple[Compacted | None, str]:
-    """Return what left the store, and what problem there was. Raises `Failure`."""
+    """Request a compaction and wait for its end. Return what left the store, and the problem there
+    was ("" if none). Raises `Failure`."""
     server = connect(kubeconfig, context, timeout_s=60)
     deadline = time.monotonic() + WAIT_S
     told = _asked(server, keep, "")

@@ -1,7 +1,8 @@
-"""Copies the ledger of a cluster into a temporary data folder, so that the same code reads both.
+"""Copies the ledger of a cluster into a temporary data folder, so that commands need not care where
+a ledger is.
 
 Used by the commands that read a ledger. Everything is listed at one version of the API server, so
-that the copy is consistent. Writes nothing to the cluster.
+that the copy is consistent. Nothing is written to the cluster.
 """
 
 import asyncio
@@ -53,7 +54,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class ClusterCopy(DataFolder):
-    """A temporary data folder, filled again each time it is read."""
+    """A temporary data folder with a copy of a cluster's ledger. `renew` copies the ledger
+    again."""
 
     def __init__(self, root: Path, load: Callable[[], KubeContext], archive: Path | None) -> None:
         super().__init__(root)
@@ -121,7 +123,8 @@ async def _read(store: KubernetesStore) -> list[Change]:
 
 
 def _archive(named: str) -> Path | None:
-    """Return the archive's folder; a bucket is copied there first."""
+    """Return the folder of the named archive; None if no archive is named. A bucket is first copied
+    into a local folder."""
     try:
         folder, bucket = archive_at(named)
         if bucket is not None:
@@ -132,9 +135,10 @@ def _archive(named: str) -> Path | None:
 
 
 def ledger_options(command: F) -> F:
-    """Add `--data` and the options for a cluster; the command gets a data folder in both cases.
+    """Add `--data`, `--kubeconfig`, `--context` and `--archive` to a command. The command is called
+    with a data folder, which is a temporary copy if the ledger is on a cluster.
 
-    Without options KUBECONFIG decides.
+    Without any of these options, the variable KUBECONFIG decides.
     """
 
     @click.option(

@@ -38,8 +38,8 @@ def show(data: DataFolder | None, config_file: Path | None) -> None:
 
 
 def read_config(data: DataFolder | None, config_file: Path | None) -> Config:
-    """Read the named file, otherwise the data folder's, otherwise the defaults. A mistake ends
-    the command."""
+    """Read the configuration file that is named, otherwise the data folder's; return the defaults
+    if there is neither. A mistake in a file ends the command."""
     if config_file is not None:
         return read_config_file(config_file)
     if data is None or not data.config.is_file():
@@ -48,7 +48,8 @@ def read_config(data: DataFolder | None, config_file: Path | None) -> Config:
 
 
 def read_config_file(path: Path, base: Config | None = None) -> Config:
-    """Read the file; a mistake ends the command. `base` has the defaults."""
+    """Read a configuration file; a mistake in it ends the command. Keys that the file lacks have
+    their values from `base`."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -42,7 +42,7 @@ _log = structlog.get_logger("leasehold")
 
 @dataclass(frozen=True)
 class ServedAddresses:
-    """The addresses that a replica serves; None: not served."""
+    """The addresses on which a replica serves; None for what it does not serve."""
 
     probes: tuple[str, int]
     questions: tuple[str, int] | None
@@ -160,7 +160,7 @@ async def _open(
     tasks: AsyncioTasks,
     opened: AsyncExitStack,
 ) -> None:
-    """Start everything that a replica serves; `opened` closes it."""
+    """Start all servers of a replica; they are closed together with `opened`."""
     host, port = doors.probes
     served = await serve_probes(host, port, troubles=replica.troubles, metrics=replica.metrics)
     opened.push_async_callback(served.cleanup)
@@ -193,7 +193,8 @@ def _address(text: str, option: str) -> tuple[str, int]:
 
 
 async def _check(client: Client) -> None:
-    """Check the access to the cluster, with errors that an operator understands."""
+    """Check that the cluster can be read and has our kinds. If not, end the command with an error
+    that an operator understands."""
     try:
         await client.read(f"/apis/{API_VERSION}/runs", {"limit": "1"})
     except NotFound:

@@ -1,8 +1,9 @@
 """The `--data` option: the data folder of an embedded control plane, and its default.
 
-`data_option` is for commands that make or fill a folder. `server_data_option` is for commands that
-work on a server's folder: without --data and LEASEHOLD_DATA they follow KUBECONFIG, as kubectl and
-`leasehold runs` do. `shell.config.folder` has the folder itself.
+`data_option` is for commands that create or fill a folder. `server_data_option` and
+`ledger_data_option` are for commands that work on a server's folder. Without --data and
+LEASEHOLD_DATA, these two use the server that KUBECONFIG names, as kubectl and `leasehold runs` do.
+`shell.config.folder` knows the files in the folder.
 """
 
 import os
@@ -22,7 +23,8 @@ _DEFAULT = "/var/lib/leasehold as root, otherwise ~/.local/share/leasehold"
 
 
 def default_data() -> Path:
-    """Return /var/lib/leasehold for root, for other users a folder in their own data."""
+    """Return the default data folder: /var/lib/leasehold for root, for other users a folder among
+    their own data."""
     if os.geteuid() == 0:
         return Path("/var/lib/leasehold")
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -34,14 +36,15 @@ def data_option(command: F) -> F:
 
 
 def server_data_option(command: F) -> F:
-    """Add `--data` to a command that works on a folder only."""
+    """Add `--data` to a command that can only work on a data folder, not on a cluster."""
     return _option(f"the one of the server that KUBECONFIG names; otherwise {_DEFAULT}", _required)(
         command
     )
 
 
 def ledger_data_option(command: F) -> F:
-    """Add `--data` to a command that also works on a cluster: None if KUBECONFIG names one."""
+    """Add `--data` to a command that also works on a cluster. The command gets None as `data` if
+    KUBECONFIG names a cluster."""
     return _option(f"the one of the server that KUBECONFIG names; otherwise {_DEFAULT}", _found)(
         command
     )
@@ -64,7 +67,8 @@ def _option(
 
 
 def _found(ctx: click.Context, param: click.Parameter, value: Path) -> DataFolder | None:
-    """Return the folder of the server that KUBECONFIG names, or None if it has none here."""
+    """Return the chosen folder; without a choice, the folder of the server that KUBECONFIG names.
+    Return None if that server has no data folder on this machine."""
     is_chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if is_chosen or not os.environ.get("KUBECONFIG") or ctx.resilient_parsing:
         return DataFolder(value)
@@ -86,8 +90,9 @@ def _required(ctx: click.Context, param: click.Parameter, value: Path) -> DataFo
 
 
 def _folder_of(context: KubeContext, default: Path) -> DataFolder | None:
-    """Return the data folder of a server. Looks beside the files in KUBECONFIG and in the
-    default folder, because `leasehold up` writes its kubeconfig into the folder."""
+    """Return the data folder of the server in `context`; None if there is none on this machine.
+    `leasehold up` writes its kubeconfig into its data folder. So the search looks beside the files
+    in KUBECONFIG, and in the default folder."""
     listed = os.environ["KUBECONFIG"].split(os.pathsep)
     for root in (*(Path(each).resolve().parent for each in listed if each), default):
         folder = DataFolder(root)

@@ -170,8 +170,8 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 async def _write_access(load: Callable[[], KubeContext], path: Path) -> str:
-    """Write a kubeconfig with a token of the controller's service account, and return when it
-    expires. A controller reads the file again when its token is refused."""
+    """Write a kubeconfig with a token of the controller's service account. Return when the token
+    expires. A controller reads the file again when the API server refuses its token."""
     client = Client(load)
     try:
         context = await client.context()
@@ -208,7 +208,8 @@ async def _write_access(load: Callable[[], KubeContext], path: Path) -> str:
 
 
 def _config(path: Path | None, *, has_pages: bool) -> str:
-    """Return the text of the file, if the controller accepts it."""
+    """Return the text of the configuration file; a default text without a file. If the controller
+    would not accept the file, end the command with an error."""
     config = Config() if path is None else read_config_file(path)
     if has_pages and not config.front_door.identity_header:
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""Reads exported ledgers and objects (JSON lines), with errors that name the line."""
+"""Reads exported ledgers and objects (JSON lines); an error names the line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +12,11 @@ _DECODER = msgspec.json.Decoder(dict[str, object])
 
 
 def read_lines(path: Path) -> Iterator[Wire]:
-    """Yield each line of a file as an object; a bad line ends the command with exit status 1.
+    """Yield each line of a file as an object. A line that cannot be read ends the command with exit
+    status 1.
 
     Lines are read one at a time, so that a year of batches does not fill the memory. Lines after
-    the first bad one are not read.
+    the first unreadable one are not read.
     """
     found = False
     try:

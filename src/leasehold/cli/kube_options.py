@@ -1,4 +1,4 @@
-"""Options of commands that talk to a Kubernetes API server, and the messages of their errors."""
+"""Options of commands that talk to a Kubernetes API server, and the messages for its errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def kube_options(command: F) -> F:
-    """Add `--kubeconfig` and `--context`."""
+    """Add `--kubeconfig` and `--context` to a command."""
     command = click.option("--context", default="", help="The context of the kubeconfig to use.")(
         command
     )
@@ -26,8 +26,8 @@ def kube_options(command: F) -> F:
 
 
 def loader(kubeconfig: str, context: str) -> Callable[[], KubeContext]:
-    """Return a function that reads the access data; it is called again when the server refuses
-    them."""
+    """Return a function that reads server and credentials from the kubeconfig. The client calls it
+    again when the server refuses the credentials."""
     if not kubeconfig and not context and is_in_cluster():
         return in_cluster
     return lambda: load_context(kubeconfig, context)

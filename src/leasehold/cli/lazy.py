@@ -1,4 +1,6 @@
-"""A group of commands, each imported only when it is named, so that quick commands stay quick."""
+"""A group of commands, each of which is imported only when it is named, so that commands start
+fast.
+"""
 
 import os
 import sys
@@ -8,10 +10,10 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A lazy group.
+    """A group that imports a command only when it is named.
 
-    `members`: command -> (module, or `module:attribute`; help text). The default attribute is
-    `command`.
+    `members`: for each command, its module (or `module:attribute`) and its help text. The default
+    attribute is `command`.
     """
 
     def __init__(
@@ -49,8 +51,8 @@ class LazyGroup(click.Group):
 
 
 def _drop_output() -> None:
-    """Redirect standard output to nowhere. Python flushes it again at exit, and its own message
-    and exit status for a failure would hide ours."""
+    """Redirect standard output to nowhere, after a write to it has failed. Otherwise Python would
+    flush it at exit, fail again, and replace our message and exit status with its own."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

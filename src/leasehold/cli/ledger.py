@@ -1,7 +1,7 @@
 """`leasehold ledger …`: verify, export, compact or restore the ledger, or replay it to an instant.
 
-Each subcommand has its own module. They work on exported files, so that nobody has to trust the
-program that wrote them, or on a data folder with its archive.
+Each subcommand has its own module. Most work either on exported files or on a data folder with its
+archive. Files can be verified without trust in the program that wrote them.
 """
 
 import click

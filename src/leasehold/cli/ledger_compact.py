@@ -1,7 +1,8 @@
-"""`leasehold ledger compact`: archive old records and take them out of the store, now.
+"""`leasehold ledger compact`: archive old records and remove them from the store, now.
 
-Without a server it does so itself, under the store's lock. With a server it asks the server, the
-only process that may write, and waits. On a cluster it asks the leading replica.
+If no server runs, the command compacts the store itself, under the store's lock. If a server runs,
+only that server may write, so the command asks it to compact and waits. On a cluster, the command
+asks the leading replica.
 """
 
 import os
@@ -92,7 +93,7 @@ def _compact_folder(data: DataFolder, keep: str | None) -> tuple[Compacted | Non
 
 
 def _holder(store: Path) -> int | None:
-    """Return the process that has the store open, if any."""
+    """Return the id of the process that has the store open; None if there is none."""
     try:
         FileLock(store).release()
     except BadStore as error:

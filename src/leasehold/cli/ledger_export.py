@@ -1,7 +1,7 @@
 """`leasehold ledger export`: the whole ledger, archived and live, as JSON lines or a table.
 
-JSON lines are the chain itself, which anybody can verify. The table has one row per lease, for
-spreadsheets and bills. Works beside a running server, without its lock.
+The JSON lines are the chain itself, which anybody can verify. The table has one row per lease, for
+spreadsheets and bills. The command takes no lock, so it works while a server runs.
 """
 
 import csv
@@ -93,7 +93,8 @@ def export(
 
 
 def chained(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[bytes]:
-    """Yield the lines of batches in [since, until), byte for byte as the archive has them."""
+    """Yield the exported lines of batches whose time is in [since, until), in the same bytes as in
+    the archive."""
     for line in lines:
         batch = line.get("batch")
         instant = batch.get("instant") if isinstance(batch, dict) else None
@@ -102,7 +103,7 @@ def chained(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[b
 
 
 def table(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[bytes]:
-    """Yield a header, and a row per lease that overlaps [since, until)."""
+    """Yield a CSV header, then a row for each lease that overlaps [since, until)."""
     fold, wrong = fold_lines(lines)
     if wrong is not None:
         raise click.ClickException(f"{wrong}; see `leasehold ledger verify`")

@@ -1,4 +1,5 @@
-"""`leasehold ledger replay --at T`: the state at an instant, from the ledger alone."""
+"""`leasehold ledger replay --at T`: show the state at an instant, computed from the ledger
+alone."""
 
 from pathlib import Path
 
@@ -54,7 +55,8 @@ def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
 
 
 def _instant(line: Wire) -> int:
-    """Return the instant of the batch; 0 if it has none, which `verify` reports."""
+    """Return the time of the batch in a line. Return 0 if the line has no batch; `ledger verify`
+    reports such a line."""
     batch = line.get("batch")
     instant = batch.get("instant") if isinstance(batch, dict) else None
     return instant if isinstance(instant, int) else 0

@@ -1,7 +1,7 @@
 """`leasehold ledger restore`: put back batches that a cluster has lost.
 
-The head's digest determines which batches are right: a batch from an archive or exported file is
-used only if the chain leads through it. Nothing else of the cluster is written.
+The head's digest determines which batches are right. A batch from an archive or an exported file is
+used only if the chain to the head needs it. Nothing else on the cluster is written.
 """
 
 import asyncio
@@ -70,9 +70,9 @@ def restore(files: tuple[Path, ...], data: DataFolder, *, dry_run: bool) -> None
 
 
 def _missing(snapshot: Snapshot, data: DataFolder, files: Sequence[Path]) -> list[Wire]:
-    """Return the lines of committed batches that the store lacks.
+    """Return the exported lines of the committed batches that the store lacks.
 
-    Raises `BatchLost` for batches that no source has, and `HeadLost`.
+    Raises `BatchLost` if neither the archive nor a file has such a batch, and `HeadLost`.
     """
     stored, spec = snapshot.objects("LedgerBatch"), snapshot.head()
     if stored and not spec:

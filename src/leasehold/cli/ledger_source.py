@@ -1,7 +1,7 @@
-"""The sources of ledger lines: exported files, or a data folder with its archive.
+"""The sources of a ledger's lines: exported files, or a data folder with its archive.
 
 Used by the subcommands of `leasehold ledger`, by `audit` and by `backup`. A problem with a file or
-folder ends the command with one sentence.
+a folder ends the command with one sentence.
 """
 
 from collections.abc import Iterator
@@ -30,15 +30,16 @@ FILES = click.Path(path_type=Path)
 
 
 def archive_of(data: DataFolder) -> Archive:
-    """Return the archive that the folder's configuration names, or the folder's own."""
+    """Return the archive that the folder's configuration names. If it names none, return the
+    archive inside the folder."""
     named = read_config(data, None).policy.archive
     return Archive(folder_at(named) if named else data.archive)
 
 
 @contextmanager
 def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
-    """Open a consistent snapshot of the store, with or without a running server. Errors end the
-    command."""
+    """Open a consistent snapshot of the store for the `with` block; a server may run meanwhile.
+    Errors end the command."""
     data.renew()
     with sentences(data):
         snapshot = Snapshot(data.store)
@@ -50,7 +51,8 @@ def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
 
 @contextmanager
 def sentences(data: DataFolder) -> Iterator[None]:
-    """End the command with one sentence if something is wrong with the ledger."""
+    """Turn each error that a damaged ledger raises in the `with` block into one sentence that ends
+    the command."""
     try:
         yield
     except (BadStore, Malformed) as error:
@@ -65,7 +67,8 @@ def sentences(data: DataFolder) -> Iterator[None]:
 
 @contextmanager
 def lines_of(files: tuple[Path, ...], data: DataFolder) -> Iterator[Iterator[Wire]]:
-    """Yield the lines of the files in order or, without files, of the data folder."""
+    """Provide the exported lines of the files, in order. Without files, provide those of the data
+    folder and its archive."""
     if files:
         yield (line for file in files for line in read_lines(file))
     else:

@@ -1,4 +1,6 @@
-"""`leasehold ledger verify`: recompute the chain and its fold, and name the first disagreement."""
+"""`leasehold ledger verify`: recompute the chain and what its batches add up to, and name the first
+disagreement.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +70,8 @@ def verify(
 
 
 class _Seen:
-    """Counts the batches, remembers the last one, and looks for an earlier head."""
+    """Counts the batches that are verified, remembers the last one, and looks for the head given
+    with `--head`."""
 
     def __init__(self, wanted: tuple[str, int] | None) -> None:
         self.count = 0
@@ -85,7 +88,8 @@ class _Seen:
 
     @property
     def problem(self) -> str:
-        """Return why the ledger does not continue from the given head; "" if it does."""
+        """Why the ledger does not contain the head given with `--head`; "" if it does, or if none
+        was given."""
         if self._wanted is None:
             return ""
         digest, seq = self._wanted
@@ -117,7 +121,8 @@ def _head_of(text: str) -> tuple[str, int] | None:
 def verify_folder(
     snapshot: Snapshot, archive: Archive, batches: "_Seen | None" = None
 ) -> Disagreement | None:
-    """Verify archive and store as one chain, with all objects and what is carried."""
+    """Verify archive and store as one chain, with all objects and the checkpoint. Return the first
+    disagreement; None if there is none."""
     for index in archive.indices():
         check_segment(archive.folder, index)
     carried = snapshot.carried()

@@ -1,7 +1,7 @@
 """`leasehold lint FILE…`: report every mistake in manifests, with line, path and remedy, offline.
 
-Checks each object like the server would (`judgement`), and the files together: duplicate names and
-cycles of parents. It does not know which objects a server has.
+Each object is checked as the server would check it. In addition, the files are checked together for
+duplicate names and for cycles of parents. Which objects a server already has is not known here.
 """
 
 from collections.abc import Callable, Iterable
@@ -69,7 +69,7 @@ def command(files: tuple[str, ...], where: str, namespace: str, config_file: Pat
 
 @dataclass
 class Report:
-    """The outcome of a lint: how many objects, and the lines to print."""
+    """The outcome of a lint: the number of objects, and the lines to print."""
 
     objects: int
     mistakes: list[str]
@@ -78,14 +78,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Written:
-    """One object of a file, and its position."""
+    """One object in a file, with the file's name and the document it is in."""
 
     file: str
     document: Document
 
     @property
     def title(self) -> str:
-        """Return a title such as `Run team/train`, as far as the object has one."""
+        """A title such as `Run team/train`. Parts that the object does not have are left out."""
         metadata = part(self.document.data, "metadata")
         kind = self.document.data.get("kind") if isinstance(self.document.data, dict) else None
         name = "/".join(
@@ -95,13 +95,13 @@ class Written:
 
     @property
     def is_namespace(self) -> bool:
-        """Return whether it is a Namespace; a file may contain the namespace of its objects, as
-        for `submit`."""
+        """Whether the object is a Namespace. As for `submit`, a file may contain the namespace of
+        its objects."""
         data = self.document.data
         return isinstance(data, dict) and data.get("kind") == "Namespace"
 
     def named(self, namespace: str) -> object:
-        """Return the object with this namespace, if it names none."""
+        """Return the object's data. If the object names no namespace, `namespace` is added."""
         data = self.document.data
         metadata = data.get("metadata") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(metadata, dict):
@@ -129,7 +129,8 @@ class Written:
 
 
 def _judge(where: str, config_file: Path | None) -> Judge:
-    """Return the function that checks one object."""
+    """Return the function that checks one object: with the rules of `leasehold up`, or with those
+    of a cluster."""
     config = Config() if config_file is None else read_config_file(config_file)
     admission = admission_of(config.policy) if where == "up" else Admission()
 
@@ -143,7 +144,7 @@ def _judge(where: str, config_file: Path | None) -> Judge:
 
 
 def lint(files: Iterable[str], judge: Judge, namespace: str) -> Report:
-    """Return all mistakes in these files together."""
+    """Check the files, one by one and together, and return all mistakes and warnings."""
     report = Report(objects=0, mistakes=[], warnings=[])
     written: list[Written] = []
     for file in files:
@@ -202,7 +203,8 @@ def _bad_line(file: str, mistake: Mistake) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a name as written if it is safe to print, otherwise as a quoted value."""
+    """Return a name as it is written if it is safe to print. Otherwise return it quoted and
+    shortened."""
     if isinstance(value, str) and value.isprintable() and len(value) <= 253:
         return value
     return "" if value is None else shown(value)

@@ -1,6 +1,6 @@
-"""`leasehold lottery verify`: repeat a draw from its record alone and compare.
+"""`leasehold lottery verify`: repeat a draw from its record alone, and compare the results.
 
-The record is a Resolution, given by its name on a server, or in a file of exported objects.
+The record is a Resolution. It is named on a server, or found in a file of exported objects.
 """
 
 from collections.abc import Iterator

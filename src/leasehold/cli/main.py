@@ -1,7 +1,7 @@
 """The `leasehold` command: finds the requested subcommand and imports only that one.
 
-Called by the console script and `python -m leasehold`. Each subcommand has its own module in `cli`,
-imported when it is named, so that `--help` and completion stay quick.
+Called by the console script and by `python -m leasehold`. Each subcommand has its own module in
+`cli`. It is imported when it is named, so that `--help` and completion stay fast.
 """
 
 import click

@@ -1,9 +1,9 @@
 """`leasehold fence NODE` and `leasehold drain NODE`: take a node out of service.
 
-Both use the server of the kubeconfig, as `kubectl runs` does. Fencing states a fact that lets ranks
-start elsewhere. So it is done by the node's agent once every process there has ended or, without an
-agent, by an administrator who insists. Draining asks the controller to empty the node, and reports
-what happens to each run.
+Both use the server of the kubeconfig, as `kubectl runs` does. Fencing states that nothing runs on
+the node any more, and lets its ranks start elsewhere. So the node's agent must confirm it, once
+every process on the node has ended. If no agent answers, an administrator can insist. Draining asks
+the controller to empty the node, and reports what happens to each run.
 """
 
 import time
@@ -107,7 +107,8 @@ def _undrained() -> Wire:
 
 
 def _await_empty(session: Session, node: str, patience: float | None) -> None:
-    """Wait until the node is empty, and report each run when its state changes."""
+    """Wait until the node is empty. Print a line for each run on it whenever that run's state
+    changes."""
     deadline = None if patience is None else time.monotonic() + patience
     told: dict[str, str] = {}
     begun = False
@@ -150,7 +151,8 @@ def _line(item: Wire) -> str:
 
 
 def _me(session: Session) -> str:
-    """Return our user name as the server knows it; later explanations of the drain name it."""
+    """Return the name that the server knows us by. It is stored with the drain, so that `explain`
+    can say who drained the node."""
     review: Wire = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = session.server.send("POST", _WHO_AM_I, review)
@@ -183,7 +185,8 @@ def _found(session: Session, node: str) -> Wire:
 
 
 def _changed(session: Session, node: str, change: Callable[[Wire], Wire]) -> Wire:
-    """Merge-patch the Node, with retries if it was changed meanwhile."""
+    """Patch the Node with what `change` returns for it; retry if another client changed it
+    meanwhile. Return the Node after the change."""
     for _ in range(TRIES):
         found = _found(session, node)
         patch = change(found)

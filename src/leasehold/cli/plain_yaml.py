@@ -1,4 +1,4 @@
-"""YAML without anchors: a part that is used twice is written twice."""
+"""Writes YAML without anchors: a part that occurs twice is written twice."""
 
 import yaml
 

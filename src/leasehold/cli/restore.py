@@ -1,4 +1,5 @@
-"""`leasehold restore`: make a data folder from a backup, in a new generation of the ledger."""
+"""`leasehold restore`: fill a data folder from a backup, and begin a new generation of the
+ledger."""
 
 import shutil
 import time
@@ -56,8 +57,8 @@ def command(backup: Path, data: DataFolder) -> None:
 
 
 def _fill(backup: Path, data: DataFolder) -> None:
-    """Fill the folder completely, or leave it empty: a partial one could be mistaken for a
-    complete one."""
+    """Fill the folder completely, or leave it empty. A folder that was filled in part could be
+    mistaken for a complete one."""
     try:
         unpack(backup, data.root)
         check_folder(data.root)
@@ -75,7 +76,8 @@ def _fill(backup: Path, data: DataFolder) -> None:
 
 
 def begin_generation(data: DataFolder) -> None:
-    """Seal the head with an epoch above all that any copy of this ledger may have used."""
+    """Seal the head with an epoch above all epochs that any earlier copy of this ledger may have
+    used."""
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         store = SqliteStore(data.store, tasks, clock)

@@ -1,9 +1,11 @@
 """`leasehold sim …`: scenarios and simulations on virtual time.
 
-Uses no clock, and no cluster or network unless requested. `sim --seed` and `--seeds` run three
-controllers under the faults of a seed (in `sim_faults`), `sim scenario FILE…` plays scenario files,
-`sim replay` a workload trace (in `replay`). Exit status: 0 everything held, 1 something did not
-(`FILE:LINE: expected … got …`), 2 a file is wrong, 3 a defect of ours; the worst of several files.
+No real clock is used, and no cluster or network unless requested. `sim --seed` and `--seeds` run
+three controllers under the faults of a seed (in `sim_faults`). `sim scenario FILE…` plays scenario
+files; `sim replay` replays a workload trace (in `replay`).
+
+Exit status: 0 everything held, 1 something did not (`FILE:LINE: expected … got …`), 2 a file is
+wrong, 3 a defect of leasehold. With several files it is the worst of them.
 """
 
 from collections.abc import Callable
@@ -166,7 +168,8 @@ def _play(
 
 
 def _troubled(file: str) -> Story | None:
-    """Return the story if it has faults. A bad file is reported later, when it is played."""
+    """Return the story in a file if it has faults; None otherwise. A file with mistakes is reported
+    later, when it is played."""
     try:
         story = load_story(file)
     except BadFile:

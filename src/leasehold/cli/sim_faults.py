@@ -1,6 +1,6 @@
 """`leasehold sim --seed | --seeds | --plan`: run the control plane under the faults of a seed.
 
-Imports the simulator only when needed, because the command line must start fast.
+The simulator is imported only when it is needed, because the command line must start fast.
 """
 
 import os
@@ -41,7 +41,7 @@ class SimOptions:
 
 
 def run(asked: SimOptions) -> int:
-    """Run what was asked for, and return the exit status."""
+    """Play what the options select, and return the exit status."""
     if asked.plan is not None:
         return _play(asked, _read_plan(asked.plan))
     if asked.seed is not None:
@@ -93,8 +93,8 @@ def _traced(plan: "FaultPlan", *, quiet: bool = False) -> "SeedOutcome":
 def play_scenario(file: str, story: "Story", *, quiet: bool) -> int:
     """Play a scenario with faults, on three controllers.
 
-    Only invariants are checked: expectations about an instant may hold later, because faults delay
-    everything.
+    Only invariants are checked. Expectations are not, because faults delay everything, and what is
+    expected at an instant may become true later.
     """
     from leasehold.sim.faults.file import plan_of
 
@@ -151,7 +151,7 @@ def _verdict(outcome: "SeedOutcome") -> str:
 
 
 def _range(text: str) -> list[int]:
-    """Parse `A..B`, both included, or one number."""
+    """Parse a range of seeds: `A..B` with both ends, or a single number."""
     low, dots, high = text.partition("..")
     try:
         first = int(low)
@@ -164,7 +164,8 @@ def _range(text: str) -> list[int]:
 
 
 def _left_behind(folder: Path, plan: "FaultPlan") -> Path:
-    """Write a scenario that reproduces the failure; it is checked that it does."""
+    """Write a scenario file that fails like the plan, and return its path. The file is played to
+    check that it does."""
     from leasehold.sim.faults.file import plan_of, scenario_of
     from leasehold.sim.faults.play import play
     from leasehold.sim.scenario.parse import parse_story

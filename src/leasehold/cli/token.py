@@ -1,7 +1,8 @@
-"""`leasehold token …`: manage who may use an embedded control plane, and for what.
+"""`leasehold token …`: manage which users may use an embedded control plane, and what they may do.
 
-Edits the token file of a data folder, so everybody who can read that folder is an administrator. A
-running server notices at once. A token is printed only when it is made.
+The commands edit the token file in a data folder, so every user that can read that folder is an
+administrator. A running server notices a change at once. A token is printed only when it is
+created.
 """
 
 import time

@@ -1,8 +1,9 @@
-"""Serves the dashboard on this machine, for the server of the kubeconfig and with its user's
-rights.
+"""Serves the dashboard of the kubeconfig's server on this machine, with the rights of the
+kubeconfig's user.
 
-For servers without pages, such as clusters. Everything is read from the query API with the caller's
-credentials. Only this machine can reach the pages, and only with the printed link.
+For servers without pages, such as clusters. Everything is read through the query API with the
+user's own credentials. The pages can be reached only from this machine, and only with the printed
+link.
 """
 
 import asyncio
@@ -55,7 +56,8 @@ class _Reader:
 
 
 class RemotePages:
-    """A House over the network. Sends one request at a time, because there is one connection."""
+    """The functions that pages call, which send queries to a server. There is one connection, so
+    one request is sent at a time."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -112,8 +114,8 @@ class RemotePages:
         return Chain(GENESIS if 1 in lines else "", wanted)
 
     async def _list_batches(self) -> None:
-        """List all batches; their names are not sorted by number, so listing cannot start in the
-        middle."""
+        """List all batches that the server still has. Their names are not sorted by number, so a
+        list cannot begin with a certain batch."""
         token = ""
         while True:
             more = f"&continue={quote(token, safe='')}" if token else ""
@@ -143,7 +145,8 @@ class RemotePages:
                 raise NotShown(failure.status or 502, failure.message) from None
 
     async def follow(self) -> None:
-        """Notify pages whenever the ledger has moved; they poll for other changes."""
+        """Tell open pages that something may have changed, each time the ledger's head has moved;
+        never return."""
         head: object = None
         while True:
             with suppress(NotShown):
@@ -167,7 +170,7 @@ def _record(question: str, wire: Wire) -> Answer:
 
 
 def serve_here(server: Server, port: int) -> None:
-    """Serve until interrupted."""
+    """Serve the pages until the user presses Ctrl-C."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -201,7 +204,8 @@ async def _serve(server: Server, listener: socket.socket) -> None:
 
 
 class _Ending(uvicorn.Server):
-    """Ends the streams of open pages when told to stop, instead of waiting for them."""
+    """A web server that closes the event streams of open pages when it is told to stop, instead of
+    waiting for their end."""
 
     def __init__(self, config: uvicorn.Config, news: PageNews) -> None:
         super().__init__(config)
@@ -213,7 +217,7 @@ class _Ending(uvicorn.Server):
 
 
 class _Nothing:
-    """The application beside the pages: there is none."""
+    """The application for requests that are not for pages: it answers 404."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Response(status_code=404)(scope, receive, send)

@@ -44,7 +44,7 @@ COLLECT_AFTER = 20_000  # net new objects between two garbage collections
 
 
 class GpuCount(click.ParamType["int | None"]):
-    """A number of GPUs, or None for `auto`."""
+    """The value of `--gpus`: a number of GPUs, or None for `auto`."""
 
     name = "auto|N"
 
@@ -140,7 +140,8 @@ def command(
 
 
 def _open_standard() -> None:
-    """Open /dev/null for missing standard streams, so that no socket gets their numbers."""
+    """Open /dev/null in place of standard streams that are closed. Otherwise the first sockets
+    would get their numbers, and output would be written into them."""
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(opened)
@@ -187,13 +188,16 @@ def _nodes(gpus: int | None, flavor: str | None, fleet: Path | None) -> list[Loc
 
 
 def _host_name() -> str:
-    """Return a node name: a DNS label made from this machine's name."""
+    """Return a node name: the name of this machine as a DNS label."""
     name = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower()).strip("-")
     return name[:63].strip("-") or "localhost"
 
 
 def _label(product: str) -> str:
-    """Return a product name as device plugins write it into a label: NVIDIA H200 -> NVIDIA-H200."""
+    """Return a product name in the form in which device plugins write it into a label.
+
+    Example: NVIDIA H200 -> NVIDIA-H200.
+    """
     return re.sub(r"[^A-Za-z0-9._-]+", "-", product).strip("-._")[:63] or "gpu"
 
 
@@ -211,8 +215,8 @@ def _run(settings: UpSettings, *, quiet: bool, end_jobs: bool) -> None:
 
 
 def _spare_the_collector() -> None:
-    """Make garbage collection rarer: what was read at the start stays, and there are few cycles.
-    The default frequency costs a tenth of the CPU time."""
+    """Make garbage collection rarer. Objects read at the start stay for ever, and few reference
+    cycles are created. At the default frequency, collection would cost a tenth of the CPU time."""
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
 
@@ -244,9 +248,9 @@ async def _serve(settings: UpSettings, embedded: Embedded, *, quiet: bool, end_j
 
 
 async def _is_started(embedded: Embedded, stopping: asyncio.Event) -> bool:
-    """Start the control plane. Returns False if a stop signal came first.
+    """Start the control plane. Return False if a stop signal came before it was ready.
 
-    Raises the error of a store that refuses everything.
+    If the store refuses all writes, raise its error.
     """
     starting = asyncio.ensure_future(embedded.start())
     others = [asyncio.ensure_future(each) for each in (stopping.wait(), embedded.cannot_start())]

@@ -1,9 +1,9 @@
 """A control plane over any store: the loop and everything that observes it or answers queries.
 
-`leasehold up` creates one over SQLite and adds an agent and a server; on a cluster the store is the
-API server and Kubernetes does the rest. A plane is created once and may lead many times: for as
-long as it runs, or from each gain of the tenure to its loss. While it does not lead, it has no
-World and writes nothing.
+`leasehold up` creates a plane over SQLite and adds an agent and a server. On a cluster the store is
+the API server, and Kubernetes does the rest. A plane is created once and may lead many times: for
+as long as it runs, or from each gain of the tenure to its loss. While it does not lead, it has no
+World and decides nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ _log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class Answering:
     """Settings of the query API. `judge` returns why a manifest would be rejected. Without
-    `pseudonym_key`, the pseudonyms of hidden tenants change with each start."""
+    `pseudonym_key`, hidden tenants get new pseudonyms with each start."""
 
     judge: Judge = lambda _: []
     hide_tenants: bool = False
@@ -58,7 +58,7 @@ class Answering:
 
 
 class Plane(LoopObserver):
-    """The loop with its observers; also the `TenureListener` of its keeper."""
+    """The loop with its observers. It is also the component that its keeper starts and stops."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Plane(LoopObserver):
         standby: Standby | None = None,
         sweeps_events: bool = True,
     ) -> None:
-        """`mirror`: the bucket that the archive folder is a copy of. `standby` follows the ledger
-        while another process leads; the caller has begun it."""
+        """`mirror`: the bucket of which the archive folder is a copy. `standby` follows the ledger
+        while another process leads; the caller has called its `begin`."""
         self._standby = standby
         self._mirror = mirror
         self._store = store
@@ -135,7 +135,7 @@ class Plane(LoopObserver):
         return self._leading is not None
 
     async def at_rest(self) -> World | None:
-        """Return the World without uncommitted facts; None if that takes too long."""
+        """Return the World once everything in it is committed; None if that takes too long."""
         with suppress(NotCommitted):
             return await self.controller.at_rest(SCRAPE_PATIENCE)
         return None
@@ -176,7 +176,8 @@ class Plane(LoopObserver):
         self._listeners.append(hear)
 
     def on_deposed(self, do: Callable[[str], None]) -> None:
-        """Call `do` when the head shows another leader before the tenure is reported lost."""
+        """Call `do` with the reason when the head shows that another process leads, although the
+        keeper has not reported the loss of the tenure yet."""
         self._on_deposed = do
 
     def keep_up(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -185,7 +186,8 @@ class Plane(LoopObserver):
         self._tasks.spawn(name, task)
 
     def start(self) -> None:
-        """Start the background tasks; they do nothing while this process does not lead."""
+        """Start the background tasks. Those that need a World do nothing while this process does
+        not lead."""
         self.keep_up("events", self.teller.run)
         self.keep_up("ended pods", self._sweep_ended_pods)
         self.keep_up("drift", self._drift.run)
@@ -195,7 +197,8 @@ class Plane(LoopObserver):
             self.keep_up("mirror", self._follow_mirror)
 
     async def _learn_archive(self) -> None:
-        """Read lease times a little at a time, so that no query has to wait for all of them."""
+        """Read the archived lease times a segment at a time, so that no query has to read all of
+        them."""
         assert self._archive is not None, "there is one"
         while True:
             learned = False
@@ -215,7 +218,8 @@ class Plane(LoopObserver):
         self.controller.go_on()
 
     def lost(self, why: str) -> None:
-        """Drop everything at once, without an await: another process may lead by now."""
+        """Stop leading and drop the World at once, because another process may lead by now. Must
+        not await anything."""
         if self._leading is not None:
             self._leading.cancel()
             self._leading = None
@@ -243,7 +247,8 @@ class Plane(LoopObserver):
         return "" if self._mirror is None else self._mirror.trouble
 
     async def _follow_mirror(self) -> None:
-        """Copy what other processes archived: queries need it before anything is compacted here."""
+        """Copy what other processes archived into the archive folder, because queries need it even
+        if this process has compacted nothing yet."""
         assert self._mirror is not None, "whoever has none does not get here"
         while True:
             try:
@@ -259,7 +264,7 @@ class Plane(LoopObserver):
         self.alerted(self._clock.now(), f"drift: {words}")
 
     def _contained(self, about: About, why: str, error: Exception) -> None:
-        """Record a contained failure on its object and count it."""
+        """Record a contained failure as an Event on its object, and count it."""
         self.metrics.note_contained(about.kind)
         self.metrics.note_alert()
         _log.error("contained", about=about.words, message=why, exc_info=error)

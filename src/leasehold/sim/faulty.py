@@ -1,9 +1,9 @@
 """A store with faults: unreliable answers, and a process that may crash at any write.
 
-The simulator wraps the shared store once per start of a process. Faults only do what can really
-happen: a conflict is caused by a real write to the object, a lost answer by a real write whose
-result is dropped. Effects are counted when they happen, not when they are drawn. Each kind of fault
-of each process draws from its own random stream, so removing one does not shift the others.
+The simulator wraps the shared store once per start of a process. Only what can happen in reality is
+simulated: a conflict is caused by a real write to the object, and a lost answer by a real write
+whose result is dropped. An effect is counted when it happens, not when it is drawn. Each kind of
+fault has its own random stream per process, so removing one kind does not change the others.
 """
 
 from collections import Counter, deque
@@ -53,7 +53,8 @@ KINDS = (
 
 
 class Faults:
-    """The rate and number of effects of each kind of fault, and their random streams."""
+    """The rate of each kind of fault, the random streams they are drawn from, and how often each
+    took effect."""
 
     def __init__(self, seed: int, rates: Mapping[str, float]) -> None:
         unknown = sorted(set(rates) - set(KINDS))
@@ -68,7 +69,7 @@ class Faults:
         self._rates = {}
 
     def strikes(self, kind: str, process: str) -> bool:
-        """Return whether this fault happens to this process now."""
+        """Draw whether a fault of this kind happens to this process now."""
         rate = self._rates.get(kind, 0.0)
         return rate > 0 and self.stream(kind, process).random() < rate
 
@@ -80,7 +81,8 @@ class Faults:
 
 
 class FaultyStore(StoreAround):
-    """Serves one incarnation of its process: a crashed process writes nothing."""
+    """The store as one start of a process sees it. Calls of a process that has crashed raise
+    `Crashed`."""
 
     def __init__(self, store: Store, process: Process, faults: Faults) -> None:
         super().__init__(store)
@@ -125,8 +127,8 @@ class FaultyStore(StoreAround):
         )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Do the writes one by one, with separate faults; the process may die between two. Writes
-        to different objects may be reordered."""
+        """Do the writes one by one, each with its own faults; the process may die between two of
+        them. Writes to different objects may be reordered."""
         order = list(range(len(writes)))
         if self._faults.strikes("reorder", self._process.name):
             order = _as_they_come(writes, self._faults.stream("reorder", self._process.name))
@@ -162,7 +164,8 @@ class FaultyStore(StoreAround):
             await self._process.clock.sleep(stream.randrange(LATENCY_MS_MAX + 1))
 
     async def _touch(self, kind: str, namespace: str, name: str) -> None:
-        """Write an annotation, which makes a concurrent compare-and-swap fail."""
+        """Write an annotation to the object, so that the process' own conditional write of it
+        fails."""
         try:
             obj = await self._store.get(kind, namespace, name)
             metadata = obj["metadata"]
@@ -176,7 +179,7 @@ class FaultyStore(StoreAround):
         self._faults.effects["conflict"] += 1
 
     def _strikes(self, kind: str) -> bool:
-        """Draw a fault whose effect is certain, and count it."""
+        """Draw a fault that always takes effect, and count it if it happens."""
         struck = self._faults.strikes(kind, self._process.name)
         if struck:
             self._faults.effects[kind] += 1
@@ -188,7 +191,8 @@ class FaultyStore(StoreAround):
 
 
 def _as_they_come(writes: Sequence[Write], stream: Random) -> list[int]:
-    """Return an order that a network could produce: writes to one object keep theirs."""
+    """Return a random order in which a network could deliver the writes. Writes to the same object
+    keep their order."""
     waiting: dict[tuple[str, str, str], deque[int]] = {}
     for index, write in enumerate(writes):
         waiting.setdefault(written_object(write), deque()).append(index)
@@ -202,7 +206,7 @@ def _as_they_come(writes: Sequence[Write], stream: Random) -> list[int]:
 
 
 async def one_by_one(store: Store, writes: Sequence[Write]) -> Answers:
-    """Do `write_all` by single writes."""
+    """Do the writes of a `write_all` as single calls."""
     answers: Answers = []
     for write in writes:
         try:
@@ -213,7 +217,8 @@ async def one_by_one(store: Store, writes: Sequence[Write]) -> Answers:
 
 
 class FaultyWatch:
-    """A watch that lags, repeats and breaks, but keeps the order and invents nothing."""
+    """A watch that may delay events, repeat them, or break. It keeps their order and adds none that
+    did not happen."""
 
     def __init__(self, watch: Watch, process: Process, faults: Faults) -> None:
         self._watch = watch

@@ -1,11 +1,12 @@
 """Runs coroutines in virtual time: no threads, no sleeping; one seed decides every interleaving.
 
 The simulator creates one Kernel, gives each simulated process a clock and tasks, and moves time
-with `advance_to`. The kernel knows nothing about what processes do, never reads a real clock, and
-never iterates in an order that depends on a hash.
+with `advance_to`. The kernel knows nothing about what processes do. It never reads a real clock,
+and never iterates in an order that depends on a hash.
 
-A task that awaits is *parked* and gets a new token. A waker (timer, signal or cancellation) must
-name the token, so the second of two wakers has no effect.
+A task that awaits is *parked* and gets a new token. Whatever wakes the task (timer, signal or
+cancellation) must name that token. If two of them try, the token is outdated for the second one,
+which then has no effect.
 """
 
 import heapq
@@ -22,7 +23,7 @@ _SPIN_SAMPLE = 1000  # steps before a Livelock whose tasks are named
 
 
 class Livelock(Exception):  # noqa: N818
-    """Tasks keep waking each other without time passing; `names` are the tasks involved."""
+    """Tasks keep waking each other while time stands still; `names` lists these tasks."""
 
     def __init__(self, at: int, names: tuple[str, ...]) -> None:
         super().__init__(f"nothing settles at {at}: {', '.join(names)}")
@@ -34,15 +35,16 @@ class Deadlock(Exception):  # noqa: N818
 
 
 class Crashed(BaseException):
-    """The task's process has crashed. Not an Exception, so that dead code cannot handle it."""
+    """Raised in a task whose process has crashed. It is not an Exception, so that the task's own
+    code cannot handle it."""
 
 
 class _Cancelled(BaseException):
-    """Thrown into a task by `cancel`."""
+    """Raised in a task by `cancel`."""
 
 
 class KernelTask:
-    """One coroutine of one incarnation of a process."""
+    """One coroutine of one start (incarnation) of a process."""
 
     __slots__ = (
         "_kernel",
@@ -93,8 +95,8 @@ _CANCEL = object()  # makes a step throw instead of send
 
 
 class _Park:
-    """The kernel's only awaitable: yields control until the task is woken.
-    The caller must have been parked and alive (`_park_running`)."""
+    """The only thing that coroutines of the kernel await: it yields control until the task is
+    woken. The caller must have called `_park_running` before."""
 
     __slots__ = ()
 
@@ -106,7 +108,8 @@ _PARKED = _Park()
 
 
 class KernelClock:
-    """A process' own view of time: its wall clock may jump, its rate may drift and change."""
+    """The clock of one process: its wall time may jump, and its rate may differ from the kernel's
+    and change."""
 
     def __init__(self, kernel: "Kernel", drift_ppm: int) -> None:
         self._kernel = kernel
@@ -122,11 +125,12 @@ class KernelClock:
         return self._passed + (self._kernel.now - self._since) * self._rate // MILLION
 
     def jump(self, ms: int) -> None:
-        """Shift the wall clock only."""
+        """Move the wall time by `ms`; the monotonic time stays."""
         self._offset += ms
 
     def drift(self, ppm: int) -> None:
-        """Change the clock's rate from now on, and with it the pending timers."""
+        """Set how much faster the clock runs than the kernel's from now on, in millionths. Timers
+        that are already set are moved accordingly."""
         self._passed, self._since = self.monotonic(), self._kernel.now
         before, self._rate = self._rate, MILLION + ppm
         if self._rate != before:
@@ -138,7 +142,7 @@ class KernelClock:
         await _PARKED
 
     def span(self, ms: int) -> int:
-        """Return the kernel time after which this clock has advanced by at least `ms`."""
+        """Return how much kernel time must pass until this clock has advanced by at least `ms`."""
         return -(-ms * MILLION // self._rate)
 
 
@@ -192,7 +196,7 @@ class KernelTasks:
 
 
 class Process:
-    """A simulated process. After a crash it is restarted by spawning new tasks."""
+    """A simulated process. After a crash, the simulator restarts it by spawning new tasks."""
 
     def __init__(self, kernel: "Kernel", name: str, drift_ppm: int) -> None:
         self._kernel = kernel
@@ -205,8 +209,8 @@ class Process:
         self.tasks = KernelTasks(kernel, self)
 
     def crash(self) -> None:
-        """Lose all memory; none of its tasks runs again. If called by one of its own tasks, raise
-        `Crashed` so that the task stops here."""
+        """Kill all tasks of the process. If one of them is the caller, raise `Crashed` so that it
+        stops here."""
         running = self._kernel._running
         suicide = running is not None and running.process is self and running.alive
         dead, self._living, self._backlog = list(self._living.values()), {}, []
@@ -220,7 +224,7 @@ class Process:
             raise Crashed
 
     def pause(self) -> None:
-        """Run nothing until `resume`; clocks continue and timers queue up."""
+        """Run no task of this process until `resume`. Its clock goes on, and due timers wait."""
         self.paused = True
 
     def resume(self) -> None:
@@ -232,7 +236,8 @@ class Process:
 
 
 class Kernel:
-    """Runs ready tasks in order of readiness, or in a random order from `seed`."""
+    """Runs tasks that are ready: in the order in which they became ready, or, with a `seed`, in
+    random order."""
 
     def __init__(self, start: int, seed: int | None = None) -> None:
         self.start = start
@@ -251,13 +256,14 @@ class Kernel:
         self._processes: dict[str, Process] = {}
 
     def process(self, name: str, *, drift_ppm: int = 0) -> Process:
-        """Return the process of this name; create it on first use."""
+        """Return the process of this name; create it at the first call."""
         if name not in self._processes:
             self._processes[name] = Process(self, name, drift_ppm)
         return self._processes[name]
 
     def settle(self, max_steps: int = MILLION) -> None:
-        """Run until nothing is ready at this instant."""
+        """Run tasks until none is ready at the current time. Raise `Livelock` after `max_steps`
+        steps."""
         self._raise_failure()
         steps_left = max_steps
         spinning: set[str] = set()
@@ -279,7 +285,7 @@ class Kernel:
                     raise Livelock(self.now, tuple(sorted(spinning)))
 
     def next_timer(self) -> int | None:
-        """Return the instant of the next timer whose task is still waiting."""
+        """Return the time of the next timer for which a task still waits; None if there is none."""
         while self._timers:
             at, _, task, token, _ = self._timers[0]
             if task.token == token and task.alive:
@@ -288,7 +294,8 @@ class Kernel:
         return None
 
     def advance_to(self, at: int, max_steps: int = MILLION) -> None:
-        """Advance time to `at`, firing timers and settling instant by instant."""
+        """Advance time to `at`. At each time at which timers are due, wake their tasks and run
+        until none is ready."""
         assert at >= self.now, "time does not go back"
         self.settle(max_steps)
         while (due := self.next_timer()) is not None and due <= at:
@@ -300,7 +307,8 @@ class Kernel:
         self.now = at
 
     def complete(self, coroutine: Coroutine[object, object, T], *, process: Process) -> T:
-        """Run a coroutine to its end, advancing time as needed; return its result."""
+        """Run a coroutine to its end as a task of `process`, and return its result. Time advances
+        as needed. Raise `Deadlock` if no timer is left."""
         results: list[T] = []
         errors: list[Exception] = []
 
@@ -322,7 +330,7 @@ class Kernel:
         return results[0]
 
     def close(self) -> None:
-        """Crash every process, so that no unfinished coroutine outlives the simulation."""
+        """Crash every process, so that no unfinished coroutine remains after the simulation."""
         for process in self._processes.values():
             process.crash()
 
@@ -351,7 +359,7 @@ class Kernel:
         return entry
 
     def _park_running(self) -> KernelTask:
-        """Give the running task a new token, which its waker must name."""
+        """Give the running task a new token, which must be named to wake it; return the task."""
         task = self._running
         if task is None or not task.alive:
             raise Crashed
@@ -380,7 +388,8 @@ class Kernel:
             self._timers_max = max(_STALE_TIMERS_MIN, 2 * len(self._timers))
 
     def _retime(self, clock: KernelClock, rate: int) -> None:
-        """Reschedule the clock's timers, set at the old `rate`: the rest passes at the new rate."""
+        """Move the pending timers of a clock whose rate has changed: the time they had left at the
+        old `rate` now passes at the new rate."""
         for index, (at, sequence, task, token, value) in enumerate(self._timers):
             if task.process.clock is clock:
                 left = -((self.now - at) * rate // MILLION)
@@ -414,7 +423,8 @@ class Kernel:
         self.failure = error
 
     def _bury(self, task: KernelTask) -> None:
-        """Close a dead task's coroutine; an await in its `finally` raises `Crashed`."""
+        """Close the coroutine of a dead task. If its `finally` block awaits anything, that raises
+        `Crashed`."""
         outer, self._running = self._running, task
         with suppress(BaseException):  # ignore errors of dead code
             task.coroutine.close()

@@ -1,9 +1,9 @@
 """Simulated machines: which processes run where, when they end, and which nodes are reachable.
 
-Called by `sim.nodes`, which passes in observed Pods and reports results, and through it by scenario
-steps (a node dies, a pod exits). Plain state without I/O or awaiting: the caller passes `now`. It
-decides nothing, but records breaches: things that no real machine can do, such as running one rank
-twice or using more GPUs than exist.
+Called by `sim.nodes`, which passes in observed Pods and reports results. Scenario steps (a node
+dies, a pod exits) also reach the machines through `sim.nodes`. Plain state without I/O or awaiting:
+the caller passes `now`. Nothing is decided here. Breaches are recorded: things that no real machine
+can do, such as running one rank twice or using more GPUs than exist.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ Rank = tuple[Uid, int, int]  # run, group, pod within the group
 
 
 class NodeIs(StrEnum):
-    """States that a scenario can set."""
+    """The states of a node that a scenario can set."""
 
     DEAD = "dead"
     SILENT = "silent"
@@ -31,7 +31,7 @@ class NodeIs(StrEnum):
 
 
 class Work(Record):
-    """What the pods of one attempt do; without `lasts` they run until stopped."""
+    """What the pods of one attempt do. If `lasts` is None, they run until they are stopped."""
 
     lasts: Millis | None = None
     exit_code: int = 0
@@ -40,8 +40,9 @@ class Work(Record):
 
 @dataclass
 class Machine:
-    """The real state of a node. `heard`: its kubelet can reach the store. A cut link makes it
-    `deaf`, `mute` or both; if it is mute for long, it is `missed`."""
+    """The real state of a node. `heard`: the scenario has not made the node silent. A cut link
+    makes its kubelet `deaf` (it sees no writes), `mute` (its own writes are lost) or both. A node
+    that is mute for long is `missed`: it is shown as not ready."""
 
     node: Node
     alive: bool = True
@@ -65,7 +66,7 @@ class Machine:
 
     @property
     def hears(self) -> bool:
-        """Whether its kubelet sees writes to the store."""
+        """Whether the machine's kubelet sees writes to the store."""
         is_there = self.alive and self.exists and not self.has_fenced
         return is_there and self.heard and not self.deaf
 
@@ -77,7 +78,7 @@ class Machine:
 
 @dataclass
 class JobProcess:
-    """The process of one pod. It ends by itself, by a signal, or with its machine."""
+    """The process of one pod. It ends by itself, because of a signal, or with its machine."""
 
     uid: Uid  # the pod's
     node: str
@@ -100,13 +101,14 @@ class JobProcess:
 
     @property
     def due(self) -> Instant | None:
-        """When it will end, as things stand."""
+        """When the process will end if nothing else happens to it; None if it runs on."""
         stops_at = None if self.is_stuck else self.stops_at
         known = [at for at in (self.ends_at, stops_at) if at is not None]
         return min(known, default=None)
 
     def signal(self, grace: Millis, now: Instant) -> None:
-        """Signal the process; a later signal counts only if it leaves less time."""
+        """Tell the process to stop within `grace`. A second signal counts only if its grace ends
+        earlier."""
         if self.grace is None:
             self.stops_at = now + min(self.work.stops, grace)
         elif grace < self.grace and self.stops_at is not None:
@@ -137,7 +139,8 @@ class MachineRoom:
     _attempts: dict[tuple[Uid, int, int], Instant] = field(default_factory=dict)
 
     def assign(self, run: Uid, works: tuple[Work, ...], *, per_group: bool) -> None:
-        """Set what the pods of a run do, one entry per attempt; the last one repeats."""
+        """Set what the pods of a run do: one entry of `works` per attempt; the last entry is used
+        for all later attempts."""
         self._plans[run] = _Plan(works or (Work(),), per_group)
 
     def works_of(self, run: Uid) -> tuple[Work, ...]:
@@ -165,7 +168,7 @@ class MachineRoom:
         self.processes[pod.uid] = process
 
     def pass_time(self, now: Instant) -> list[JobProcess]:
-        """End the processes that are due, at their actual end times, and return them."""
+        """End the processes that are due, each at its own end time, and return them."""
         ended = []
         for name, machine in self.machines.items():
             if machine.fences_at is not None and machine.fences_at <= now:
@@ -188,7 +191,7 @@ class MachineRoom:
         return (process for process in list(self.processes.values()) if process.is_running)
 
     def find(self, rank: Rank) -> JobProcess | None:
-        """Return the newest running process of a rank."""
+        """Return the newest running process of a rank; None if none runs."""
         found = [process for process in self.running() if process.rank == rank]
         return found[-1] if found else None
 
@@ -197,13 +200,15 @@ class MachineRoom:
         process.end(now)
 
     def unstick(self, process: JobProcess, now: Instant) -> None:
-        """Make a stuck process react again; a pending signal takes effect at once."""
+        """Let a stuck process react to signals again. If it was told to stop meanwhile, it ends at
+        once."""
         was_stuck, process.is_stuck = process.is_stuck, False
         if was_stuck and (process.grace is not None or process.is_unwanted):
             process.end(now)
 
     def abandon(self, pod_uid: Uid, now: Instant) -> None:
-        """Note that the Pod object is gone; a reachable kubelet ends its process."""
+        """Note that the Pod object of a process is gone. The kubelet ends the process if it sees
+        that."""
         process = self.processes.get(pod_uid)
         if process is None:
             return
@@ -214,13 +219,13 @@ class MachineRoom:
             del self.processes[pod_uid]
 
     def used_on(self, name: str) -> int:
-        """Return the number of GPUs used by processes there."""
+        """Return the number of GPUs that processes on this machine use."""
         return sum(process.gpus for process in self.running() if process.node == name)
 
     def break_gpus(self, name: str, left: int, code: int | None, now: Instant) -> list[JobProcess]:
-        """Break GPUs until `left` remain. With a code, processes on broken GPUs end with it;
-        GPUs in use break first, those of the newest process first. Without a code, processes
-        continue."""
+        """Break or repair GPUs until `left` of the machine's work; return the processes that end.
+        With a `code`, GPUs in use break first, the newest process' first, and their processes exit
+        with that code. Without a `code` all processes continue."""
         machine = self.machines[name]
         lost = machine.gpus - left
         machine.broken = machine.node.gpus - left
@@ -233,7 +238,7 @@ class MachineRoom:
         return ended
 
     def lose(self, name: str, now: Instant) -> None:
-        """Stop everything on the machine, unobserved."""
+        """Stop everything on the machine; nobody observes how the processes end."""
         for process in self.processes.values():
             if process.node == name:
                 process.is_lost = True
@@ -241,7 +246,8 @@ class MachineRoom:
                     process.end(now)
 
     def _fence(self, name: str, at: Instant) -> list[JobProcess]:
-        """Kill what still runs on the machine; earlier ends are reported once it is heard."""
+        """Kill the processes on a machine that fences itself. A process that ended before is still
+        reported when the machine is heard again; the killed ones are lost."""
         ended = [process for process in self.running() if process.node == name]
         for process in ended:
             due = process.due
@@ -250,7 +256,7 @@ class MachineRoom:
         return ended
 
     def hear(self, name: str, now: Instant) -> None:
-        """Let the machine's kubelet catch up: end processes whose Pod objects are gone."""
+        """Let the machine's kubelet catch up: it ends processes whose Pod objects are gone."""
         for process in list(self.processes.values()):
             if process.node == name and process.is_unwanted:
                 self.abandon(process.uid, now)

@@ -2,8 +2,9 @@
 
 The simulator puts one `NetworkedStore` between each start of a process and the store. A request
 that was sent travels independently: it may arrive after its sender gave up, died or was deposed,
-and it may arrive twice. Cuts are per direction, so a write can happen whose answer never arrives.
-Delays of concurrent requests are drawn separately, so they can overtake each other.
+and it may arrive twice. Each direction can be cut on its own, so a write can happen although its
+answer never arrives. Delays of concurrent requests are drawn separately, so one can overtake
+another.
 """
 
 from collections import Counter
@@ -43,7 +44,8 @@ KINDS = (
 
 
 class Network:
-    """All links to the store. `_requests` and `_answers`: processes cut off in that direction."""
+    """All links to the store. `_requests` and `_answers` name the processes whose requests, or
+    answers, are lost because of a cut."""
 
     def __init__(self, kernel: Kernel, seed: int, rates: Mapping[str, float]) -> None:
         unknown = sorted(set(rates) - set(KINDS))
@@ -81,7 +83,7 @@ class Network:
         return process in self._requests or process in self._answers
 
     def swallows(self, process: str, *, request: bool) -> bool:
-        """Return whether a message sent now is lost."""
+        """Return whether the message that is sent now is lost, because of a cut or by chance."""
         if process in (self._requests if request else self._answers):
             self.effects["net-cut"] += 1
             return True
@@ -95,7 +97,7 @@ class Network:
         return struck
 
     def delay(self, process: str) -> Millis:
-        """Return the delay of one way; 0 if none is drawn."""
+        """Draw how long a message travels in one direction; mostly 0."""
         if self.strikes("net-spike", process):
             return self.stream("net-spike", process).randrange(SPIKE_MS_MAX)
         if self.strikes("net-delay", process):
@@ -126,7 +128,8 @@ class _Answer(Generic[T]):
 
 
 class NetworkedStore(StoreAround):
-    """Serves one incarnation of its process. `link`: the link's name, if not the process'."""
+    """The store as one start of a process reaches it. `link`: the link's name, if it is not the
+    name of the process."""
 
     def __init__(self, store: Store, process: Process, network: Network, link: str = "") -> None:
         super().__init__(store)
@@ -155,7 +158,7 @@ class NetworkedStore(StoreAround):
         return NetworkedWatch(self._store.watch(kind, version), self._process, self._network)
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Send each write separately, as to an API server."""
+        """Send each write as a message of its own, as a client of an API server does."""
         if self._network.is_quiet:
             self._assert_alive()
             return await self._store.write_all(writes)
@@ -221,7 +224,8 @@ class NetworkedStore(StoreAround):
 
 
 class NetworkedWatch:
-    """A watch that stops behind a cut; after healing it continues or expires."""
+    """A watch that delivers nothing during a cut. When the cut is healed, it continues or
+    expires."""
 
     def __init__(self, watch: Watch, process: Process, network: Network) -> None:
         self._watch = watch
@@ -239,7 +243,8 @@ class NetworkedWatch:
         return event
 
     async def _behind_the_cut(self, name: str) -> None:
-        """Wait in the process' own task, so that the wait ends if the process dies."""
+        """Wait until the cut is healed. A task of this process waits, so that the wait ends if the
+        process dies."""
         came = self._process.tasks.signal()
 
         async def wait() -> None:

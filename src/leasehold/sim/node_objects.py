@@ -1,7 +1,7 @@
-"""Objects written by simulated machines: Nodes, other schedulers' Pods, and Pod statuses.
+"""Writes the objects of simulated machines: Nodes and Pod statuses.
 
-Called by `sim.nodes`, which repeats failed calls. Each function writes only differences and is
-idempotent.
+Called by `sim.nodes`, which repeats failed calls. Each function writes only what differs, and can
+be repeated.
 """
 
 from contextlib import suppress
@@ -22,7 +22,8 @@ DRAINER = "the story"  # the requester of drains
 
 
 async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
-    """Write the Node object: taint and cordon first, then readiness."""
+    """Write the Node object of a machine: first its taint and cordon, then its readiness. Delete it
+    if the node was deleted."""
     name = machine.node.name
     is_ready = machine.is_ready
     node = replace(
@@ -63,7 +64,8 @@ def rejection(pod: Pod) -> Wire:
 
 
 def shut_down(pod: Pod) -> Wire:
-    """Return a kubelet's status for a pod that was lost with its node, once the node is back."""
+    """Return the status that a kubelet writes, once its node is back, for a pod that was lost with
+    the node."""
     return {
         "phase": PodPhase.FAILED.value,
         "reason": SHUT_DOWN,

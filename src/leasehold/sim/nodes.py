@@ -1,9 +1,9 @@
 """Simulated kubelets: watch Pods like any client, run them on machines, and report.
 
-Scenario runner and simulator start one SimFleet in a process of its own and tell it what happens to
-nodes and pods. `sim.machines` has the state of the machines; this module does the communication
-with the store. It takes no scheduling decisions. Pending writes are kept in a list; a failed write
-is repeated after its object was read again.
+The scenario runner and the fault simulation each start one SimFleet in a process of its own, and
+tell it what happens to nodes and pods. `sim.machines` has the state of the machines; this module
+reads and writes the store. It takes no scheduling decisions. Pending writes are kept in a list. If
+a write fails, its object is read again and the write is repeated.
 """
 
 import re
@@ -46,7 +46,7 @@ _Todo = tuple[str, str]  # kind of object (pod, node, foreign), and its name
 
 @dataclass(frozen=True)
 class _Seen:
-    """A Pod as last seen."""
+    """A Pod as it was last seen in the store."""
 
     pod: Pod
     opened: str
@@ -56,7 +56,7 @@ class _Seen:
 
 @dataclass
 class _ObjectWriter:
-    """The writes of one writer: the node controller, or the kubelet of one node."""
+    """The pending writes of one writer: the node controller, or the kubelet of one node."""
 
     store: Store
     changed: Signal
@@ -76,8 +76,9 @@ class SimFleet:
         fences: Mapping[str, Millis | None] | None = None,
         links: Callable[[str], Store] | None = None,
     ) -> None:
-        """`fences`: by flavor (`*`: all others), after how long an unreachable node fences itself.
-        `links`: returns the store as one node reaches it; without it, all nodes share one link."""
+        """`fences`: by flavor (`*`: all others), the time after which an unreachable node kills its
+        processes. `links`: returns the store as one node reaches it; without it, all nodes share
+        one link."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
@@ -96,7 +97,7 @@ class SimFleet:
 
     @property
     def breaches(self) -> list[str]:
-        """Impossible behaviour of machines."""
+        """What the machines did that no real machine can do."""
         return self._hall.breaches
 
     @property
@@ -104,7 +105,7 @@ class SimFleet:
         return list(self._hall.machines)
 
     def is_silent(self, name: str) -> bool:
-        """Return whether the node exists but is not heard."""
+        """Return whether the node lives and has a Node object, but is shown as not ready."""
         machine = self._hall.machines[name]
         return machine.alive and machine.exists and not machine.is_ready
 
@@ -120,7 +121,7 @@ class SimFleet:
     # What the scenario does.
 
     def add_node(self, node: Node) -> None:
-        """Add a machine with its Node object."""
+        """Add a simulated machine, and write its Node object."""
         assert node.name not in self._hall.machines, node.name
         self._hall.machines[node.name] = Machine(node)
         self._note("node", node.name)
@@ -132,7 +133,7 @@ class SimFleet:
         return self._hall.works_of(run)
 
     def reject_starts(self, count: int) -> None:
-        """In the next `count` attempts to start a run, reject the first pod."""
+        """Reject the first pod in each of the next `count` attempts to start a run."""
         self._rejections_left = count
 
     def set_node(self, name: str, state: NodeIs) -> None:
@@ -161,7 +162,7 @@ class SimFleet:
                 self._note("node", name)
 
     def delete_node(self, name: str) -> None:
-        """Delete the Node object, and kill what ran there."""
+        """Delete the Node object, and kill the processes on the machine."""
         machine = self._hall.machines[name]
         self._pass_time()
         self._hall.lose(name, self._clock.now())
@@ -173,7 +174,8 @@ class SimFleet:
         self._note_pods(name)
 
     def set_gpus(self, name: str, left: int, code: int | None = None) -> None:
-        """Break or repair GPUs. With a code, processes on broken GPUs end with it."""
+        """Break or repair GPUs, so that `left` work. With a `code`, processes on broken GPUs exit
+        with it; without one, they continue."""
         self._pass_time()
         lost = self._hall.machines[name].gpus - left
         ended = self._hall.break_gpus(name, left, code, self._clock.now())
@@ -184,7 +186,8 @@ class SimFleet:
         self._note("node", name)
 
     def cut_link(self, name: str, *, deaf: bool, mute: bool) -> None:
-        """Cut the kubelet off from the store, in one direction or both."""
+        """Cut a node's link to the store: `deaf`, its kubelet sees no writes; `mute`, its own
+        writes are lost."""
         self._pass_time()
         machine, now = self._hall.machines[name], self._clock.now()
         if mute and not machine.mute:
@@ -215,7 +218,7 @@ class SimFleet:
         self._note("foreign", name)
 
     def exit_pod(self, rank: Rank, code: int) -> bool:
-        """End one pod now; return False if it does not run."""
+        """End the process of one pod now. Return False if no such process runs."""
         self._pass_time()
         process = self._hall.find(rank)
         if process is not None:
@@ -224,7 +227,8 @@ class SimFleet:
         return process is not None
 
     def stick_pod(self, rank: Rank, *, stuck: bool) -> bool:
-        """Make a pod ignore signals from now on, or react to them again."""
+        """Make the process of a pod ignore signals from now on, or react to them again. Return
+        False if no such process runs."""
         self._pass_time()
         process = self._hall.find(rank)
         if process is None:
@@ -312,7 +316,8 @@ class SimFleet:
             del self._pods[pod.key]
 
     def _take(self, seen: _Seen, now: Instant) -> None:
-        """Let the kubelet handle a pod of its node: start it, or pass a signal on."""
+        """Let the kubelet handle a pod of its node: start its process, or tell the process to
+        stop."""
         pod = seen.pod
         process = self._hall.processes.get(pod.uid)
         if process is not None:
@@ -328,8 +333,9 @@ class SimFleet:
                 self._pass_time()  # it may be over at once
 
     def _is_to_be_rejected(self, seen: _Seen) -> bool:
-        """Return whether to reject a start: by order of the scenario, the first pod of an attempt
-        (pods are created in order), or because GPUs broke and the pod does not fit any more."""
+        """Return whether the kubelet rejects a pod. It does if broken GPUs leave too few for the
+        pod, or if the scenario asked for rejections. Then the first pod of an attempt is rejected;
+        pods are created in order."""
         machine, pod = self._hall.machines[seen.pod.node], seen.pod
         used = self._hall.used_on(pod.node) if machine.broken else 0
         if machine.gpus < used + pod.gpus <= machine.node.gpus:
@@ -366,7 +372,7 @@ class SimFleet:
         desk.changed.set()
 
     def _desk_of(self, node: str) -> _ObjectWriter:
-        """Return the desk that writes for a node; "" is the node controller."""
+        """Return the writer for the objects of a node. "" as `node` means the node controller."""
         if self._links is None or node not in self._hall.machines:
             return self._everybody
         if node not in self._kubelets:
@@ -419,7 +425,8 @@ class SimFleet:
                 await write_foreign(store, name, held, self._labels)
 
     async def _look_again(self, store: Store, keys: list[str]) -> None:
-        """Re-read pods after failed writes. If that fails too, they are retried later."""
+        """Read pods again whose writes failed. A pod that cannot be read is left for the next
+        try."""
         for key in keys:
             namespace, _, name = key.partition("/")
             try:
@@ -447,7 +454,8 @@ class SimFleet:
     async def _write_heard(
         self, store: Store, seen: _Seen, process: JobProcess | None, *, knows: bool
     ) -> None:
-        """`knows`: the kubelet has seen the latest Pod object, and not only its own actions."""
+        """Write the status of a pod whose kubelet reports, or remove its object. `knows`: the
+        kubelet sees the latest Pod object; otherwise it knows only what it did itself."""
         pod = seen.pod
         if process is not None and process.is_lost:
             if not knows:

@@ -2,10 +2,12 @@
 
 Used by `leasehold sim scenario --store kube`. The client runs on an event loop in a thread of its
 own. Every call blocks until its answer, so it takes no virtual time, as with the other stores. A
-write returns after every open watch of its kind has seen it: when no task is ready, nothing is in
-transit and the kernel may advance time. Three things belong to the story instead of the server:
-times of creation and deletion, grace periods below a second, and uids, which are numbered by
-creation so that lotteries are reproducible.
+write returns after every open watch of its kind has seen it. So when no task is ready, nothing is
+in transit, and the kernel may advance time.
+
+Three things come from the story instead of the server: the times of creation and deletion, grace
+periods below a second, and uids. Uids are numbered in the order of creation, so that lotteries are
+reproducible.
 """
 
 import asyncio
@@ -63,21 +65,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadCluster(Exception):  # noqa: N818 - named for the condition
-    """The cluster cannot be used for a story."""
+    """The cluster cannot be used to play a story."""
 
     def __init__(self, server: str, why: str, remedy: str) -> None:
         super().__init__(f"{server}: {why}; {remedy}")
 
 
 class ClusterStore:
-    """`ports.store.Store` whose calls never suspend. `close` removes what was created."""
+    """`ports.store.Store` on a cluster; its calls block and never suspend. `close` removes what was
+    created."""
 
     def __init__(
         self, load: Callable[[], KubeContext], tasks: Tasks, clock: Clock, admit: Admit
     ) -> None:
         """`admit`: the checks that `leasehold lint` and `kubectl runs submit` make before sending,
-        including those that CEL cannot express; the server's checks follow. Raise `BadCluster` if
-        the cluster contains objects that the story could confuse with its own."""
+        including those that CEL cannot express; after them, the server makes its own. Raise
+        `BadCluster` if the cluster has objects that could be confused with those of the story."""
         self._tasks = tasks
         self._clock = clock
         self._admit = admit
@@ -204,7 +207,7 @@ class ClusterStore:
         self._look((kind, namespace, name), found)
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Do the writes one after another, so that a story always has the same history."""
+        """Do the writes one after another, so that a story has the same history each time."""
         answers: Answers = []
         for write in writes:
             try:
@@ -214,14 +217,15 @@ class ClusterStore:
         return answers
 
     def close(self) -> None:
-        """Delete what was created, except namespaces, which only a controller finalizes."""
+        """Delete the created objects. Namespaces stay, because only a controller could complete
+        their deletion."""
         try:
             self.wait_for(self._wipe())
         finally:
             self._stop()
 
     def told(self, obj: Wire) -> Wire:
-        """Return the object as the story sees it, with its uid and times."""
+        """Return the object with the story's uid and times instead of the server's."""
         metadata = part(obj, "metadata")
         uid = text_at(metadata, "uid")
         if uid not in self._story_uids:
@@ -293,7 +297,8 @@ class ClusterStore:
         return self._server_uids.get(uid, uid)
 
     def _seen(self, key: Key, stored: Wire) -> Wire:
-        """Return the object after every watch of its kind has seen this version."""
+        """Wait until every watch of the object's kind has seen the stored version, and return the
+        object."""
         metadata = part(stored, "metadata")
         if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
             self._look(key, text_at(metadata, "uid"))  # this write may have removed it
@@ -302,7 +307,8 @@ class ClusterStore:
         return self.told(stored)
 
     def _look(self, key: Key, uid: str) -> None:
-        """Wait like `_seen` for a write whose answer does not contain the resulting object."""
+        """Wait until every watch of the kind has seen a write whose answer does not contain the
+        object. The object is read to find its version."""
         if not any(watch.kind == key[0] and not watch.is_closed for watch in self._watches):
             return
         try:
@@ -352,7 +358,7 @@ class ClusterStore:
 
 
 class ClusterWatch:
-    """`ports.store.Watch`: read on the client's thread, consumed on the kernel's."""
+    """`ports.store.Watch`: events are read on the client's thread and delivered on the kernel's."""
 
     def __init__(
         self, store: ClusterStore, inner: KubernetesWatch, kind: str, tasks: Tasks
@@ -406,7 +412,7 @@ class ClusterWatch:
 
 
 def _with_images(pod: Wire) -> Wire:
-    """Return the pod with an image for each container, which the server requires."""
+    """Return the pod with an image for each container, because the server requires one."""
     spec = part(pod, "spec")
     written = (each for each in list_at(spec, "containers") if isinstance(each, dict))
     containers = [{"image": "none", **each} for each in written]
@@ -414,7 +420,7 @@ def _with_images(pod: Wire) -> Wire:
 
 
 class _ServersClock:
-    """Story time for timestamps, wall time for pauses."""
+    """Returns the story's time, but pauses in real time."""
 
     def __init__(self, story: Clock) -> None:
         self._story = story

@@ -1,9 +1,9 @@
-"""Reads answered by a replica that lags behind the store.
+"""Reads that are answered by a replica which lags behind the store.
 
-Used for reads that do not need the port's guarantees: contenders read the tenure record, which only
-a conditional write changes; kubelets list their pods from a cache like real ones, but never from
-one older than what they have seen. The head, and everything a controller recovers from, is read
-from the store.
+Only reads that allow it are answered so. Contenders read the tenure record, which only a
+conditional write changes. Kubelets list their pods from a cache, as real ones do, but never from a
+cache that is older than what they have seen. The head, and everything from which a controller
+recovers, is read from the store.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ STALE = "stale-read"
 
 
 class LaggingReplica:
-    """The past states of some kinds over the last few seconds."""
+    """Keeps the past states of objects of some kinds."""
 
     def __init__(self, seed: int, rate: float, now: Callable[[], Instant]) -> None:
         self._seed = seed
@@ -40,7 +40,7 @@ class LaggingReplica:
         self._kinds |= set(kinds)
 
     def stop(self) -> None:
-        """Stop lagging."""
+        """Answer all later reads with the current state."""
         self._rate = 0.0
 
     def on_change(self, change: Change) -> None:
@@ -54,7 +54,8 @@ class LaggingReplica:
             self._newest[change.key[0]] = change.version
 
     def draw(self, process: str) -> int | None:
-        """Return the version of which to answer this read; None: the current one."""
+        """Draw the version of the store with which to answer a read. None means the current
+        version."""
         if not self._rate or self._stream(process).random() >= self._rate:
             return None
         at = self._now() - self._stream(process).randrange(LAG_MAX)
@@ -69,7 +70,7 @@ class LaggingReplica:
         return [body for _, body in read if body is not None]
 
     def is_behind(self, kind: str, version: int) -> bool:
-        """Return whether anything of this kind has changed since."""
+        """Return whether an object of this kind has changed since `version`."""
         return self._newest.get(kind, 0) > version
 
     def _stream(self, process: str) -> Random:
@@ -79,7 +80,8 @@ class LaggingReplica:
 
 
 class StaleStore(StoreAround):
-    """Answers some gets (kinds `got`) and lists (kinds `listed`) from the replica."""
+    """A store that answers some reads with an older state. `got`: the kinds for `get`; `listed`:
+    the kinds for `list`."""
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class StaleStore(StoreAround):
 
 
 class _SeenWatch:
-    """Records the last version that its reader has seen."""
+    """A watch that records the last version it has delivered."""
 
     def __init__(self, watch: Watch, seen: dict[str, int], kind: str) -> None:
         self._watch = watch

@@ -1,6 +1,7 @@
-"""A store wrapper through whose `_call` every call goes.
+"""A wrapper around a store: every call goes through its method `_call`.
 
-Subclasses override `_call` to act around every call, and methods that need special treatment.
+Subclasses override `_call` to do something before or after every call. They override a single
+method if it needs special treatment.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +15,8 @@ READS = ("get", "list", "scan")
 
 
 class StoreAround:
-    """Passes calls to the inner store; `_call` gets the method's name and the kind of object."""
+    """Passes every call to the inner store through `_call`, which gets the method's name and the
+    kind of object."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

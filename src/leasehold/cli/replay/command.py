@@ -1,6 +1,7 @@
-"""`leasehold sim replay`: reads the options, plays each setting, reports.
+"""`leasehold sim replay`: reads the options, replays the jobs in each setting, and writes the
+report.
 
-Exit status: 0 the report is written, 1 a file is wrong, 2 wrong use, 3 a defect of ours.
+Exit status: 0 the report is written, 1 a file is wrong, 2 wrong use, 3 a defect of leasehold.
 """
 
 import sys
@@ -44,7 +45,7 @@ DURATIONS = ("none", "all", "column")
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """The options, by their names on the command line."""
+    """The options of `leasehold sim replay`, by their names on the command line."""
 
     trace: Path | None
     ledger: tuple[Path, ...]
@@ -238,7 +239,7 @@ def _workload(asked: ReplayOptions) -> tuple[Workload, PastJobs | None]:
 
 
 def _chosen(workload: Workload, asked: ReplayOptions) -> list[Job]:
-    """Return the jobs to play, with their flavors."""
+    """Return the jobs that the options select, each with its flavor."""
     since = inputs.instant_option(asked.since, "--from")
     until = inputs.instant_option(asked.until, "--to")
     jobs = within(workload.jobs, since, until)
@@ -270,7 +271,7 @@ def _habits(asked: ReplayOptions) -> JobBehaviour:
 
 
 def _settings(asked: ReplayOptions, past: PastJobs | None) -> list[Setting]:
-    """Return the setting and, if given, the one to compare it with."""
+    """Return the setting to replay, and the one to compare it with, if the options name one."""
     nodes = _nodes(asked.fleet, past)
     budgets = _budgets(asked.budgets, past)
     policy = inputs.policy_of(asked.config)
@@ -304,7 +305,7 @@ def _budgets(files: Sequence[Path], past: PastJobs | None) -> tuple[Budget, ...]
 
 
 def _name(fleet: Path | None, budgets: Sequence[Path], config: Path | None) -> str:
-    """Return the name of a setting: its files."""
+    """Return a name for a setting, made from the names of its files."""
     files = [fleet.name if fleet is not None else "the ledger's nodes"]
     files += [path.name for path in budgets] or ["the ledger's Budgets"]
     files += [config.name] if config is not None else []
@@ -321,7 +322,7 @@ def _warn(jobs: Sequence[Job], settings: Sequence[Setting]) -> None:
 
 @contextmanager
 def _bar(title: str, jobs: int) -> Iterator[Progress]:
-    """Show a progress bar on a terminal, otherwise nothing."""
+    """Show a progress bar while the `with` block runs, if the output is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

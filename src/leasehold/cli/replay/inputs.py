@@ -1,4 +1,4 @@
-"""Reads the inputs of a replay besides its jobs: fleet, Budgets, configuration, column map.
+"""Reads the inputs of a replay except its jobs: fleet, Budgets, configuration, column map.
 
 A mistake in a file ends the command with path, line and remedy.
 """
@@ -29,7 +29,7 @@ NAMESPACE = "default"  # of Budgets that name none, as for `leasehold lint`
 
 
 def nodes_of(path: Path) -> tuple[Node, ...]:
-    """Return the nodes of a fleet file in the format of `leasehold up --fleet`."""
+    """Return the nodes of a fleet file, which has the format of `leasehold up --fleet`."""
     try:
         rows = load_fleet(path)
     except BadFile as bad:
@@ -38,7 +38,8 @@ def nodes_of(path: Path) -> tuple[Node, ...]:
 
 
 def budgets_of(paths: Sequence[Path]) -> tuple[Budget, ...]:
-    """Return all Budgets in these manifests, checked as a server would; other kinds are skipped."""
+    """Return all Budgets in these manifests, after the checks that a server makes. Objects of other
+    kinds are skipped."""
     files = [str(path) for path in paths]
     admission = admission_of(Policy())
 
@@ -77,7 +78,10 @@ def policy_of(path: Path | None) -> Policy:
 
 
 def columns_of(text: str | None) -> tuple[tuple[str, str], ...]:
-    """Parse `submit=when,gpus=n` into pairs."""
+    """Parse the value of `--columns` into pairs.
+
+    Example: `submit=when,gpus=n` gives (("submit", "when"), ("gpus", "n")).
+    """
     found = []
     for pair in (text or "").split(","):
         key, equals, name = (each.strip() for each in pair.partition("="))
@@ -101,7 +105,7 @@ def span_option(text: str | None, option: str) -> Millis | None:
 
 
 def instant_option(text: str | None, option: str) -> Instant | None:
-    """Parse an instant, or a day, which means midnight UTC."""
+    """Parse the value of an option as a time, or as a day, which means midnight UTC."""
     if text is None:
         return None
     found = parse_instant(text)
@@ -125,5 +129,5 @@ def factor_option(text: str, option: str) -> Fraction:
 
 
 def without_budget(owners: Iterable[str], budgets: Iterable[Budget]) -> list[str]:
-    """Return the owners without a Budget: their runs can never start."""
+    """Return the owners that have no Budget; their runs can never start."""
     return sorted(set(owners) - {budget.owner for budget in budgets})

@@ -1,7 +1,7 @@
-"""A replay's report as one self-contained HTML page with tables and charts.
+"""Writes a replay's report as one self-contained HTML page with tables and charts.
 
-The charts are SVG drawn here: waiting time curves, and GPUs in use by team. With two settings, each
-chart shows both, the first solid and the second dashed.
+The charts are SVG: curves of waiting times, and GPUs in use by team. With two settings, each chart
+shows both, the first with solid lines and the second with dashed ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,8 @@ class CurveLine:
 
 @dataclass(frozen=True)
 class Curve:
-    """The percentage of a team's jobs that waited at most a given time."""
+    """A curve of waiting times: for each time, the percentage of a team's jobs that waited at most
+    that long."""
 
     title: str
     hue: int
@@ -58,7 +59,7 @@ class Area:
 
 @dataclass(frozen=True)
 class UseChart:
-    """GPUs in use over time, stacked by team."""
+    """A chart of the GPUs in use over time, with the teams on top of each other."""
 
     title: str
     summary: str
@@ -69,7 +70,8 @@ class UseChart:
 
 
 def page(document: Wire, replays: Sequence[Figures]) -> str:
-    """Return the HTML page."""
+    """Return the HTML page. `document` is the report as JSON values, which the page contains
+    too."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     text = files("leasehold.cli.replay").joinpath("page.html.j2").read_text("utf-8")
     owners = [team.owner for team in replays[0].teams]
@@ -95,7 +97,8 @@ def _hue(owners: Sequence[str], owner: str) -> int:
 
 
 def _rows(replays: Sequence[Figures]) -> list[tuple[str, list[str]]]:
-    """Return (setting, cells) of every team, with the settings below each other."""
+    """Return the rows of the table: the name of the setting and the cells. The rows of one team,
+    one per setting, follow each other."""
     teams = [(each.total, *each.teams) for each in replays]
     return [(letter, cells_of(row)) for rows in zip(*teams) for letter, row in zip(LETTERS, rows)]
 
@@ -129,7 +132,7 @@ def _curve(title: str, hue: int, teams: Sequence[TeamFigures]) -> Curve:
 
 
 def _notes(teams: Sequence[TeamFigures]) -> Iterator[str]:
-    """Yield mean and 95th percentile for each setting."""
+    """Yield a text for each setting, with the mean and the 95th percentile of the waits."""
     for letter, each in zip(LETTERS, teams):
         name = f"{letter}: " if len(teams) > 1 else ""
         if each.waits is None:
@@ -139,7 +142,7 @@ def _notes(teams: Sequence[TeamFigures]) -> Iterator[str]:
 
 
 def _rising(curve: Sequence[float], count: int) -> str:
-    """Return the points of a curve, which ends at the right edge."""
+    """Return the points of a curve of waiting times for SVG. The curve ends at the right edge."""
     points = [
         f"{_across(seconds, count):.1f},{CURVE_HIGH * (1 - percent / 100):.1f}"
         for percent, seconds in enumerate(curve)
@@ -148,7 +151,8 @@ def _rising(curve: Sequence[float], count: int) -> str:
 
 
 def _across(seconds: float, count: int) -> float:
-    """Return the x position of a wait if `count` marks follow the first."""
+    """Return the x position of a waiting time on the chart. `count`: how many marks the axis has
+    after the first one."""
     at = seconds * SECOND
     for place in range(count):
         low, high = _MARKS[place], _MARKS[place + 1]
@@ -189,7 +193,8 @@ def _use(replay: Figures, letter: str) -> UseChart:
 
 
 def _outline(below: Sequence[float], above: Sequence[float], top: float) -> str:
-    """Return a polygon along the steps of `above`, and back along those of `below`."""
+    """Return the outline of one team's area for SVG: along the steps of `above`, and back along
+    those of `below`."""
 
     def walk(levels: Sequence[float]) -> list[str]:
         width = WIDE / len(levels)

@@ -1,4 +1,6 @@
-"""A replay's report as a table: waits, preemptions and lost work by team, one row per setting."""
+"""Formats a replay's report as a table: waits, preemptions and lost work by team, one row per
+setting.
+"""
 
 from collections.abc import Sequence
 
@@ -25,7 +27,7 @@ LETTERS = "AB"  # the names of two settings
 
 
 def lines_of(replays: Sequence[Figures]) -> list[str]:
-    """Return the table, followed by a line for each setting."""
+    """Return the lines of the table, followed by one sentence for each setting."""
     has_two = len(replays) > 1
     teams = [[each.total, *each.teams] for each in replays]
     body = []
@@ -41,7 +43,7 @@ def lines_of(replays: Sequence[Figures]) -> list[str]:
 
 
 def cells_of(row: TeamFigures) -> list[str]:
-    """Return a team's figures under `HEAD`."""
+    """Return a team's numbers, formatted for the columns in `HEAD`."""
     waits = row.waits
     spans = (
         ["-"] * 4
@@ -62,12 +64,12 @@ def cells_of(row: TeamFigures) -> list[str]:
 
 
 def span_of(seconds: float) -> str:
-    """Format seconds like kubectl."""
+    """Format a number of seconds as kubectl does, such as `5m30s`."""
     return span(round(seconds * SECOND))
 
 
 def summary_of(replay: Figures) -> str:
-    """Return a sentence about a setting as a whole."""
+    """Return one sentence about all jobs in a setting."""
     return (
         f"{replay.busy_percent} % of {plural(replay.gpus, 'GPU')} were in use from the first "
         f"submission to the last; {replay.turns} turns, {replay.cpu_seconds} CPU seconds"

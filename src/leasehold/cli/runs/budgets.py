@@ -1,5 +1,6 @@
-"""`kubectl runs budgets usage|balance|tree`: used, lent, borrowed, left and committed, and until
-when."""
+"""`kubectl runs budgets usage|balance|tree`: what each Budget has used, lent, borrowed, left and
+committed, and how long that lasts.
+"""
 
 import click
 

@@ -95,7 +95,8 @@ def _desired(found: Wire) -> int:
 
 
 def changed(session: Session, namespace: str, name: str, change: Change) -> tuple[Wire, Wire]:
-    """Read a Run, patch it, and retry if it was changed meanwhile. Returns it before and after."""
+    """Patch a Run with what `change` returns for it; retry if another client changed it meanwhile.
+    Return the Run before and after the patch."""
     path = session.server.run_path(namespace, name)
     for attempt in range(TRIES):
         before = session.server.send("GET", path)

@@ -1,4 +1,6 @@
-"""`kubectl runs` and `leasehold runs`: the group of commands, each imported when it is named."""
+"""`kubectl runs` and `leasehold runs`: a group of commands, each of which is imported when it is
+named.
+"""
 
 import signal
 
@@ -55,7 +57,7 @@ COMMANDS = {
 
 
 class RunsGroup(LazyGroup):
-    """The group; Ctrl-C ends a command without an error message."""
+    """The group of commands. Ctrl-C ends a command without an error message."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:

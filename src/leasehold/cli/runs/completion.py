@@ -1,8 +1,8 @@
-"""Candidates for the word being typed, for kubectl's shell completion.
+"""Candidates for the word that is being typed, for kubectl's shell completion.
 
-`kubectl_complete-runs` is called with the words so far, the last one unfinished. Commands and flags
-come from the commands themselves; names of runs, owners, nodes and namespaces from the server,
-which has a second to answer. On any error there are no candidates.
+`kubectl_complete-runs` is called with the words so far, the last one unfinished. Candidates for
+commands and flags come from the commands themselves. Names of runs, owners, nodes and namespaces
+come from the server, which has a second to answer. On any error there are no candidates.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ WAIT_S = 1.0
 
 
 def candidates(typed: Sequence[str]) -> list[str]:
-    """Return the candidates for the last of these words."""
+    """Return the candidates for the last of the typed words."""
     given = list(typed[1:] if typed[:1] == ["__complete"] else typed) or [""]
     *before, unfinished = given
     found: click.Command = command
@@ -39,7 +39,8 @@ def candidates(typed: Sequence[str]) -> list[str]:
 
 
 def _note_flag(found: click.Command, word: str, values: dict[str, str]) -> click.Option | None:
-    """Return the option that takes the next word as its value, if any."""
+    """Handle a word that is a flag: note its value in `values` if the word contains one. Return the
+    flag's option if the next word will be its value."""
     name, equals, value = word.partition("=")
     for option in _options(found):
         if name in option.opts:

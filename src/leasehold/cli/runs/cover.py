@@ -1,5 +1,6 @@
-"""`kubectl runs cover --explain`: every envelope of the walk in order, with what it gave or why
-not."""
+"""`kubectl runs cover --explain`: every envelope that was asked to pay, in order, with the GPUs
+that it pays for or the reason why it pays for none.
+"""
 
 import click
 

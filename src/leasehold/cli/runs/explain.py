@@ -1,4 +1,6 @@
-"""`kubectl runs explain RUN`: why it waits, why these payers and places, why it was preempted."""
+"""`kubectl runs explain RUN`: why a run waits, why it has these payers and places, and why it was
+preempted.
+"""
 
 import click
 

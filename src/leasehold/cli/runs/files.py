@@ -1,4 +1,5 @@
-"""Reads manifests from files or standard input, several documents each, as plain data."""
+"""Reads manifests from files or standard input, as plain data. A file may have several
+documents."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def filename_option(*, required: bool = False) -> Callable[[F], F]:
-    """Add `-f`, which may be given several times."""
+    """Return a decorator that adds `-f` to a command; the flag may be given several times."""
     return click.option(
         "-f",
         "--filename",
@@ -26,7 +27,7 @@ def filename_option(*, required: bool = False) -> Callable[[F], F]:
 
 
 def manifests(paths: Sequence[str], namespace: str) -> list[Wire]:
-    """Return every document of every file; those without a namespace get `namespace`."""
+    """Return every document of every file. Objects without a namespace get `namespace`."""
     if paths.count("-") > 1:
         raise Failure("standard input can be read only once; name - only once")
     return [each for path in paths for each in _manifests(path, namespace)]
@@ -56,7 +57,8 @@ def _manifests(path: str, namespace: str) -> list[Wire]:
 
 
 def runs_only(paths: Sequence[str], namespace: str) -> list[Wire]:
-    """Return only the Runs in the files, for commands about Runs."""
+    """Return the Runs in the files and leave out other objects. Raise `Failure` if there is no
+    Run."""
     found = [each for each in manifests(paths, namespace) if each.get("kind") == "Run"]
     if not found:
         raise Failure(f"{', '.join(paths)} has no Run")

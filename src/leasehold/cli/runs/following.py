@@ -1,4 +1,4 @@
-"""Follows what a run prints, from its first pod to its last, over all its attempts."""
+"""Prints what the pods of a run print, from the first pod to the last, over all its attempts."""
 
 import threading
 
@@ -13,7 +13,8 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def follow_run(session: Session, run: tuple[str, str]) -> Wire:
-    """Print every pod's lines as they come. Returns the run's row when it is over."""
+    """Print the lines of every pod of the run as they come. Return the run's row of the `runs`
+    answer when the run is over."""
     params: dict[str, str | None] = {"namespace": run[0], "run": run[1]}
     followed: dict[str, _Followed] = {}
     lock = threading.Lock()
@@ -42,7 +43,8 @@ def _pods(session: Session, params: dict[str, str | None]) -> list[Wire]:
 
 
 class _Followed:
-    """The log of one pod. If a stream breaks off because the server restarts, it is continued."""
+    """Prints the log of one pod. If the stream breaks off because the server restarts, it is
+    continued."""
 
     def __init__(self, session: Session, pod: Wire, prefix: bytes, lock: threading.Lock) -> None:
         self._server = session.server
@@ -58,7 +60,7 @@ class _Followed:
             self._thread.start()
 
     def finish(self) -> None:
-        """Print the rest, after the pod has ended."""
+        """Print the lines that are not printed yet, after the pod has ended."""
         if self._thread is not None:
             self._thread.join()
         self._copy("follow=false")

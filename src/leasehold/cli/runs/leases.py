@@ -1,4 +1,5 @@
-"""`kubectl runs leases`: who used what and when, who paid, why it ended."""
+"""`kubectl runs leases`: which run used which GPUs and when, which envelope paid, and why it
+ended."""
 
 import click
 

@@ -22,7 +22,7 @@ SORTS = {
 
 
 class PhaseName(click.Choice[str]):
-    """Accepts a phase in any case and returns it as statuses spell it."""
+    """Reads a phase in upper or lower case, and returns it as statuses spell it."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -86,7 +86,8 @@ def list_runs(
 
 
 def _labelled(session: Session, namespace: str, selector: str) -> set[tuple[str, str]]:
-    """Return the runs with these labels, which the server selects."""
+    """Return namespace and name of the runs that match a label selector. The server selects
+    them."""
     path = session.server.run_path(namespace) if namespace else session.server.all_runs_path()
     answer = session.server.send("GET", f"{path}?{urlencode({'labelSelector': selector})}")
     return {
@@ -95,7 +96,7 @@ def _labelled(session: Session, namespace: str, selector: str) -> set[tuple[str,
 
 
 def _rank(row: Wire, path: str) -> tuple[bool, int, str]:
-    """Return the sort key; rows without a value come last."""
+    """Return the key by which a row is sorted. Rows without a value come last."""
     found = part(row, path)
     number = found if isinstance(found, int) else 0
     return found is None, number, "" if found is None else str(found)

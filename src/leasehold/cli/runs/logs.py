@@ -1,7 +1,7 @@
-"""`kubectl runs logs RUN`: what its pods printed; lines of several pods carry a prefix.
+"""`kubectl runs logs RUN`: what a run's pods printed. With several pods, each line has a prefix.
 
-Pods of earlier attempts are gone; the ledger knows their names, and the agent keeps their output
-for a while.
+Pods of earlier attempts no longer exist. Their names are in the ledger, and the agent keeps their
+output for a while.
 """
 
 import sys
@@ -23,7 +23,7 @@ from leasehold.core.units import SECOND, parse_instant, parse_span
 
 @dataclass(frozen=True)
 class LogOf:
-    """The log of one pod, and the query that selects a part of it."""
+    """The log of one pod, and the URL query that selects a part of the log."""
 
     namespace: str
     pod: str
@@ -114,7 +114,8 @@ def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> s
 
 
 def _earlier(leases: Sequence[Wire], attempt: int | None, *, back: int) -> list[Wire]:
-    """Return the pods of an attempt; without a number, for each place the newest but `back`."""
+    """Return the pods of an attempt, from the run's leases. Without a number, return for each place
+    in the run its newest pod; with `back` 1, the one before that."""
     pods: dict[tuple[int, int], dict[int, Wire]] = {}
     for lease in leases:
         group, index, number = lease.get("group"), lease.get("index"), lease.get("attempt")
@@ -154,8 +155,8 @@ def copy_log(
     lock: threading.Lock,
     printed: list[int] | None = None,
 ) -> None:
-    """Copy a log to standard output. `printed` counts its printed lines, which are skipped when
-    it is continued."""
+    """Copy a log to standard output. `printed` holds the number of lines that were printed before:
+    these are skipped, so that an interrupted log can be continued. It is updated."""
     out = sys.stdout.buffer
     count = printed if printed is not None else [0]
     skip = count[0]
@@ -174,8 +175,8 @@ def copy_log(
 
 
 def _copy_all(server: Server, pods: list[Wire], query: str) -> None:
-    """Copy several logs. Logs that are no longer kept are reported on stderr; fails only if all
-    are gone."""
+    """Copy the logs of several pods. A log that is no longer kept is reported on stderr. Raise an
+    error only if none is kept."""
     gone: list[Failure] = []
     for each in pods:
         try:
@@ -191,7 +192,8 @@ def _copy_all(server: Server, pods: list[Wire], query: str) -> None:
 
 
 def _follow_all(server: Server, pods: list[Wire], query: str) -> None:
-    """Follow several logs, each in a thread; an error of one is raised when the others are done."""
+    """Follow the logs of several pods, each in its own thread. If one fails, raise its error when
+    all have ended."""
     lock = threading.Lock()
     failures: list[Exception] = []
 

@@ -1,7 +1,7 @@
 """The console scripts `kubectl-runs` and `kubectl_complete-runs`.
 
-kubectl finds them on the PATH: the first is `kubectl runs`, the second answers its shell
-completion.
+kubectl finds both scripts on the PATH. The first one is `kubectl runs`; the second one answers its
+shell completion.
 """
 
 import os
@@ -15,7 +15,8 @@ from leasehold.cli.runs.command import command
 
 
 def main() -> None:
-    """Run a command; Ctrl-C exits with 130, and a reader that goes away is no failure."""
+    """Run a command. Ctrl-C exits with status 130. If the reader of the output goes away, that is
+    not an error."""
     try:
         command.main(args=sys.argv[1:], prog_name="kubectl runs", standalone_mode=False)
     except click.exceptions.Exit as exit_:
@@ -32,8 +33,8 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Print the candidates for the last word, one per line, then cobra's directive `:4` (no
-    files)."""
+    """Print the candidates for the last word, one per line. Then print `:4`, by which cobra tells
+    the shell not to offer file names."""
     from leasehold.cli.runs.completion import candidates
 
     with suppress(click.ClickException, OSError):  # without an answer there are no candidates

@@ -1,6 +1,6 @@
-"""The flags common to all commands of `kubectl runs`, and the Session made from them.
+"""The flags that all commands of `kubectl runs` have, and the Session made from them.
 
-A Session has the server of the chosen context, the namespace and the output form.
+A Session has the server of the chosen context, the namespace and the output format.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ FORMS = ("table", "wide", "json", "yaml")
 
 @dataclass
 class Session:
-    """What a command works with: server, namespace and output form."""
+    """What every command needs: the server, the namespace and the output format."""
 
     server: Server
     namespace: str
@@ -31,14 +31,16 @@ class Session:
     reach: Callable[[], Server] | None = None  # reads the kubeconfig again and connects
 
     def reconnect(self) -> None:
-        """Connect again; a restarted server may have another port and certificate."""
+        """Read the kubeconfig again and connect. A server that was restarted may have another port
+        and another certificate."""
         if self.reach is not None:
             server = self.reach()
             self.server.close()
             self.server = server
 
     def run(self, name: str) -> tuple[str, str]:
-        """Parse `train` (in the chosen namespace) or `vision/train`."""
+        """Return namespace and name of a run. `train` is a run in the chosen namespace,
+        `vision/train` names another namespace."""
         namespace, slash, rest = name.partition("/")
         found = (namespace, rest) if slash else (self.namespace, name)
         if not all(found) or "/" in found[1]:
@@ -46,7 +48,7 @@ class Session:
         return found
 
     def of_run(self, name: str) -> dict[str, str | None]:
-        """Return the parameters that name a run in a question."""
+        """Return the parameters by which a query names this run."""
         namespace, run = self.run(name)
         return {"namespace": namespace, "run": run}
 
@@ -61,10 +63,10 @@ def with_session(
     everywhere: bool = False,
     namespace_help: str = "The namespace.  [default: that of the context]",
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
-    """Add the common flags to a command and pass it the Session.
+    """Return a decorator that adds the common flags to a command and passes it the Session.
 
-    `namespaced`: whether the command has -n. `everywhere`: without -n it covers all namespaces, and
-    it also accepts -A.
+    `namespaced`: the command has -n. `everywhere`: without -n the command covers all namespaces,
+    and it also has -A.
     """
 
     def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:

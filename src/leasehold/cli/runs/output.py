@@ -1,7 +1,7 @@
-"""Prints answers: tables like kubectl's, JSON and YAML as the server sent them.
+"""Prints answers: tables as kubectl prints them, JSON and YAML as the server sent them.
 
-Only formats; every number in a table is in the answer. `cell` and `words` make text from users safe
-for terminals. Colours are used only on terminals, and not if NO_COLOR is set.
+Nothing is computed here; every number in a table is in the answer. `cell` and `words` make texts
+from users safe for terminals. Colours are used only on terminals, and not if NO_COLOR is set.
 """
 
 import os
@@ -41,7 +41,7 @@ def _is_coloured() -> bool:
 
 
 def part(wire: object, path: str) -> object:
-    """Return the value under a dotted path, or None."""
+    """Return the value at a dotted path such as `status.phase`; None if there is none."""
     if "." not in path:
         return wire.get(path) if isinstance(wire, dict) else None
     for key in path.split("."):
@@ -50,7 +50,7 @@ def part(wire: object, path: str) -> object:
 
 
 def cell(wire: object, path: str) -> str:
-    """Return a value as shown in a table or sentence; `-` for none."""
+    """Return the value at a dotted path as text for a table or sentence; `-` if there is none."""
     found = part(wire, path)
     if isinstance(found, bool):
         return "yes" if found else "no"
@@ -70,7 +70,7 @@ def words(wire: object, path: str) -> list[str]:
 
 
 def local(text: str) -> str:
-    """Return an instant of an answer in the user's time zone, to the second."""
+    """Return a time from an answer in the user's time zone, to the second."""
     if len(text) < len("2026-11-15T00:00:00Z"):
         return text or "-"
     minute, zone = _minute(text[:16])
@@ -79,8 +79,8 @@ def local(text: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _minute(text: str) -> tuple[str, str]:
-    """Return a UTC minute as local time, and the zone. Cached, because long tables repeat
-    minutes."""
+    """Return a UTC minute in local time, and the offset of the time zone. Results are cached,
+    because the same minutes occur often in a long table."""
     at = parse_instant(f"{text}:00Z")
     if at is None:
         return text, "Z"
@@ -91,7 +91,7 @@ def _minute(text: str) -> tuple[str, str]:
 
 
 def age(answer: Wire, then: str) -> str:
-    """Return the time between `then` and the answer's `now`, formatted like kubectl."""
+    """Return the time between `then` and the `now` of the answer, formatted as kubectl does."""
     at, now = parse_instant(then), parse_instant(cell(answer, "now"))
     if at is None or now is None:
         return "-"
@@ -99,7 +99,11 @@ def age(answer: Wire, then: str) -> str:
 
 
 def span(millis: int) -> str:
-    """Format a span like kubectl: the larger unit and, for small values, the smaller one."""
+    """Format a duration as kubectl does: with one unit, or with two where the first number is
+    small.
+
+    Example: 90 s gives `90s`, 330 s gives `5m30s`, 12 minutes give `12m`.
+    """
     seconds, minutes, hours = millis // SECOND, millis // MINUTE, millis // HOUR
     days = millis // DAY
     if seconds < 120:
@@ -120,7 +124,7 @@ def _two(large: int, unit: str, small: int, smaller: str) -> str:
 
 
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    """Return aligned columns without trailing spaces."""
+    """Return the lines of a table with aligned columns, without trailing spaces."""
     lines = [list(head), *map(list, body)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     coloured = _is_coloured()
@@ -140,7 +144,8 @@ Render = Callable[[Wire, bool], list[str]]
 
 
 def show(answer: Wire, form: str, render: Render) -> None:
-    """Print the answer in the requested form; `render` makes the table, wide or not."""
+    """Print the answer in the output format `form`. `render` makes a table from the answer; its
+    second argument is true for the wide one."""
     if form == "json":
         click.echo(as_json(answer))
     elif form == "yaml":

@@ -1,4 +1,4 @@
-"""`kubectl runs plan`: what would happen if this were submitted now."""
+"""`kubectl runs plan`: what would happen if a Run were submitted now."""
 
 import click
 
@@ -25,7 +25,7 @@ def plan(session: Session, run: str | None, filenames: tuple[str, ...]) -> None:
 def ask_about(
     session: Session, question: str, run: str | None, filenames: tuple[str, ...]
 ) -> list[Wire]:
-    """Return the answers about the Runs in files, or about an existing run."""
+    """Send a query about each Run in the files, or about the existing run. Return the answers."""
     if bool(run) == bool(filenames):
         raise Failure(f"name a RUN or a file with -f: kubectl runs {question} RUN")
     if run:
@@ -35,7 +35,7 @@ def ask_about(
 
 
 def _namespace(manifest: Wire) -> str:
-    """Return the namespace that a manifest names, which may differ from the context's."""
+    """Return the namespace that a manifest names. It may differ from that of the context."""
     return str(part(manifest, "metadata.namespace") or "")
 
 

@@ -1,6 +1,6 @@
-"""Converts a server's answer into the record of its question.
+"""Converts the server's answer to a query into the record that the query API has for it.
 
-Called by commands that process an answer, and by the locally served dashboard.
+Called by commands that process an answer, and by the dashboard that `leasehold ui --here` serves.
 """
 
 from typing import TypeVar
@@ -15,7 +15,8 @@ Found = TypeVar("Found", bound=Answer)
 
 
 def as_record(kind: type[Found], wire: Wire) -> Found:
-    """Convert; raises `Failure` if the answer lacks fields that this version needs."""
+    """Convert an answer into a record of type `kind`. Raise `Failure` if it lacks fields that this
+    version needs."""
     try:
         return msgspec.convert(wire, kind)
     except msgspec.ValidationError as error:

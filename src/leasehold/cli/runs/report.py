@@ -1,4 +1,5 @@
-"""`kubectl runs report gpu-hours`: chargeback, as a table, CSV or Parquet."""
+"""`kubectl runs report gpu-hours`: the GPU-hours used, for chargeback, as a table, CSV or
+Parquet."""
 
 from pathlib import Path
 

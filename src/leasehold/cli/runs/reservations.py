@@ -1,4 +1,6 @@
-"""`kubectl runs reservations`: countdown, deficit, confidence, odds."""
+"""`kubectl runs reservations`: planned starts, with the time until then, missing GPUs, confidence
+and odds.
+"""
 
 import click
 

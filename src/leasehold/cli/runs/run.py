@@ -1,5 +1,6 @@
-"""`kubectl runs run … -- COMMAND`: submit a Run without YAML, with defaults from namespace and
-fleet."""
+"""`kubectl runs run … -- COMMAND`: submits a Run without YAML, with defaults from the namespace and
+the fleet.
+"""
 
 import re
 import secrets
@@ -25,7 +26,8 @@ _INTERPRETERS = re.compile(r"(python|bash|sh|node|ruby|perl|torchrun|env|nice|ti
 
 @dataclass(frozen=True)
 class Array:
-    """`count` indices from `first` on, `step` apart."""
+    """The indices of `--array`: there are `count` of them, beginning with `first`, each `step`
+    larger than the one before."""
 
     first: int
     count: int
@@ -146,7 +148,9 @@ def _key(manifest: Wire) -> str:
 
 
 def _defaults(session: Session, owner: str, flavor: str) -> tuple[str, str]:
-    """Return the only owner of the namespace's Budgets, and its only flavor that nodes have."""
+    """Return the given owner and flavor. An owner that is "" is replaced by the only owner of the
+    namespace's Budgets. A flavor that is "" is replaced by the only one of that owner's Budgets; if
+    they have several, by the only one that a node has."""
     params = {"form": "usage", "namespace": session.namespace}
     here = [] if owner and flavor else rows(session.server.ask("budgets", params))
     if not owner:
@@ -165,8 +169,8 @@ def _defaults(session: Session, owner: str, flavor: str) -> tuple[str, str]:
 
 
 def _labels_of_nodes(session: Session) -> set[str]:
-    """Return all label values of nodes; a flavor is one of them, under a label the operator
-    chose."""
+    """Return all label values of all nodes. A node's flavor is the value of one of its labels. Only
+    the server's operator knows which label that is, so the values of all labels are returned."""
     found: set[str] = set()
     for node in rows(session.server.send("GET", "/api/v1/nodes")):
         metadata = node.get("metadata")
@@ -217,7 +221,8 @@ def _container(command: tuple[str, ...], image: str, array: Array | None) -> Wir
 
 
 def _named(command: tuple[str, ...]) -> str:
-    """Return a name from the command and random letters: `train-x7k2p` for `python train.py`."""
+    """Return a name for the run, made from the command and random letters: `train-x7k2p` for
+    `python train.py`."""
     parts = [PurePosixPath(each).name for each in command if not each.startswith("-")]
     telling = [each for each in parts if not _INTERPRETERS.fullmatch(each)] or parts or ["run"]
     stem = re.sub(r"[^a-z0-9]+", "-", telling[0].partition(".")[0].lower()).strip("-")[:32]

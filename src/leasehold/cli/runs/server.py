@@ -1,7 +1,7 @@
-"""Talks to one server over HTTP: questions of the query API, and objects that commands change.
+"""Talks to one server over HTTP: sends queries, and reads and changes objects for commands.
 
-Every error becomes a Failure with one sentence. Uses the standard library only, because every
-command imports it and must start quickly.
+Every error becomes a Failure with one sentence. Only the standard library is used, because every
+command imports this module and must start fast.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def connect(kubeconfig: str = "", context: str = "", *, timeout_s: float = TIMEOUT_S) -> "Server":
-    """Return the server of a context; nothing is sent yet."""
+    """Return the server that the kubeconfig's context names. No request is sent yet."""
     try:
         return Server(load_context(kubeconfig, context), timeout_s=timeout_s)
     except BadKubeconfig as bad:
@@ -35,7 +35,7 @@ def connect(kubeconfig: str = "", context: str = "", *, timeout_s: float = TIMEO
 
 
 class Server:
-    """A server with one kept connection; must not be shared between threads."""
+    """A server, with one connection that is kept open. Threads must not share it."""
 
     def __init__(self, context: KubeContext, *, timeout_s: float = TIMEOUT_S) -> None:
         self.context = context
@@ -49,7 +49,8 @@ class Server:
             self._connection = None
 
     def another(self) -> "Server":
-        """Return the same server for another thread."""
+        """Return a Server with a connection of its own to the same server, for use in another
+        thread."""
         return Server(self.context, timeout_s=self._timeout)
 
     def ask(
@@ -60,7 +61,8 @@ class Server:
         return self._ask(f"questions/{question}{query}", body)
 
     def request(self, deed: str, body: Wire) -> Wire:
-        """Ask the controller to do something; the answer reports the progress."""
+        """Ask the controller for an action such as a compaction. The answer reports how far it
+        is."""
         return self._ask(deed, body)
 
     def _ask(self, path: str, body: Wire | None) -> Wire:
@@ -105,7 +107,7 @@ class Server:
         return found
 
     def lines(self, path: str) -> Iterator[bytes]:
-        """Yield the lines of a text as they come, possibly forever."""
+        """Yield the lines of a text while the server sends them, possibly for ever."""
         with self._response("GET", path, None, "") as response:
             if response.status >= 400:
                 raw = self._guarded(response.read)
@@ -190,7 +192,8 @@ class Server:
         return context
 
     def _guarded(self, action: Callable[[], T]) -> T:
-        """Run `action` and turn network errors into one sentence."""
+        """Call `action` and return its result. A network error becomes a Failure with one
+        sentence."""
         server = self.context.server
         try:
             return action()
@@ -232,7 +235,7 @@ class Server:
 
 
 class _Renamed(http.client.HTTPSConnection):
-    """Verifies the certificate for a name other than the host it connects to."""
+    """A connection that expects the server's certificate to be for another name than the host's."""
 
     def __init__(
         self, name: str, host: str, port: int, *, timeout: float, context: ssl.SSLContext
@@ -247,7 +250,8 @@ class _Renamed(http.client.HTTPSConnection):
 
 
 def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """Load a client certificate from a temporary file, because OpenSSL reads it from files only."""
+    """Load a client certificate and its key through a temporary file, because OpenSSL can read them
+    only from files."""
     with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
         chain = Path(folder) / "client.pem"
         chain.touch(mode=0o600)
@@ -256,8 +260,8 @@ def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
 
 
 def _said_once(message: str, causes: list[tuple[str, str]], status: int) -> Failure:
-    """Return a Failure that does not repeat the causes. A Status also has them in its message,
-    for clients that print only that."""
+    """Return a Failure that has each cause once. A Kubernetes Status also repeats its causes in its
+    message, for clients that print only the message."""
     again = [message.find(f"{path}: {why}" if path else why) for path, why in causes]
     if not again or min(again) < 0:
         return Failure(message, causes, status=status)

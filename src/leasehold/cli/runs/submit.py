@@ -1,4 +1,4 @@
-"""`kubectl runs submit -f FILE`: submit manifests and report at once what happened to them."""
+"""`kubectl runs submit -f FILE`: submits manifests and reports at once what happened to them."""
 
 import time
 
@@ -75,7 +75,8 @@ def submit(
 
 
 def rehearsed(session: Session, manifest: Wire) -> None:
-    """Have the server validate a manifest; raises `Failure` with the reasons for a refusal."""
+    """Have the server validate a manifest without storing it. Raise `Failure` with the reasons if
+    it would be refused."""
     path = _path(session, manifest)
     session.server.send("POST", f"{path}?fieldValidation=Strict&dryRun=All", manifest)
 
@@ -95,7 +96,7 @@ def _path(session: Session, manifest: Wire) -> str:
 
 
 def submitted(session: Session, manifest: Wire) -> Wire:
-    """Submit a manifest and return what happened to it at once."""
+    """Submit a manifest. Return what happened to it at once, as the row that the command prints."""
     kind = cell(manifest, "kind")
     if kind == "Namespace":
         return _namespace(session, manifest)
@@ -112,7 +113,8 @@ def submitted(session: Session, manifest: Wire) -> Wire:
 
 
 def _namespace(session: Session, manifest: Wire) -> Wire:
-    """Create a namespace unless it exists: a file may contain the namespace of its Budgets."""
+    """Create a namespace unless it exists. A file may contain the namespace of its Budgets, so a
+    Namespace can be submitted too."""
     name = cell(manifest, "metadata.name")
     try:
         session.server.send("POST", "/api/v1/namespaces", {**manifest, "metadata": {"name": name}})
@@ -123,7 +125,8 @@ def _namespace(session: Session, manifest: Wire) -> Wire:
 
 
 def _decision(session: Session, done: Wire) -> Wire | None:
-    """Return the run's row after the first decision, or after the wait."""
+    """Return the run's row of the `runs` answer once a first decision about it was taken, or after
+    two seconds."""
     deadline = time.monotonic() + WAIT_S
     params = {"namespace": cell(done, "namespace"), "run": cell(done, "name")}
     while True:

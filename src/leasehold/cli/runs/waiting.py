@@ -1,6 +1,7 @@
 """Waits for runs, and computes the exit status of a run for a shell.
 
-Used by `submit --wait` and `run --follow`. Waits for a server that is restarted.
+Used by `submit --wait` and `run --follow`. If the server is restarted meanwhile, the waiting
+continues.
 """
 
 import time
@@ -19,9 +20,9 @@ AWAY = (0, 429, 502, 503, 504)  # HTTP statuses of an unreachable server; 0: no 
 
 
 def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float) -> Iterator[Wire]:
-    """Yield the run's row repeatedly until the run is over.
+    """Yield the run's row of the `runs` answer again and again, until the run is over.
 
-    Raises `Failure` after the timeout (0: none), or if the run is gone.
+    Raises `Failure` after `timeout_s` seconds (0: no limit), or if the run no longer exists.
     """
     namespace, name = run
     deadline = time.monotonic() + timeout_s
@@ -49,8 +50,8 @@ def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float)
 
 
 def left_alone(session: Session, run: tuple[str, str]) -> str:
-    """Return why the controller ignores the run: it is gone or quarantined; "" if it was just
-    not seen yet."""
+    """Return why the controller does not know the run: it no longer exists, or it is quarantined.
+    Return "" if the controller just has not seen it yet."""
     try:
         found = session.server.send("GET", session.server.run_path(*run))
     except Failure as failure:
@@ -64,7 +65,8 @@ def left_alone(session: Session, run: tuple[str, str]) -> str:
 
 
 def awaited(session: Session, run: tuple[str, str], until: str, timeout_s: float) -> Wire:
-    """Return the run's row once it is Running or over; with `Completed`, once it is over."""
+    """Wait until the run is over, or, with `until` "Running", until it runs. Return its row of the
+    `runs` answer."""
     row: Wire = {}
     for row in rows_until_over(session, run, timeout_s=timeout_s):
         if until == "Running" and cell(row, "phase") == "Running":
@@ -73,8 +75,8 @@ def awaited(session: Session, run: tuple[str, str], until: str, timeout_s: float
 
 
 def exit_status(session: Session, row: Wire) -> int:
-    """Return 0 if the run is running or completed; if it failed, the first exit code of its
-    pods, otherwise 1."""
+    """Return the exit status for a run. It is 0 unless the run has failed. For a failed run it is
+    the first exit code of its pods that is not 0, or 1 if there is none."""
     if cell(row, "phase") != "Failed":
         return 0
     params = {"namespace": cell(row, "namespace"), "run": cell(row, "name")}

@@ -1,6 +1,6 @@
 """`kubectl runs watch [RUN]`: a live view until the user stops it or the run ends.
 
-On a terminal a table that is redrawn; otherwise a line for every change.
+On a terminal it is a table that is drawn again; elsewhere it prints a line for every change.
 """
 
 import json
@@ -55,7 +55,8 @@ def watch(session: Session, run: str | None, all_namespaces: bool, interval: flo
 def _ask(
     session: Session, params: dict[str, str | None], run: str | None, *, again: bool
 ) -> tuple[Wire, str]:
-    """Return the answer, and the run's phase if it is over."""
+    """Return the answer to the query `runs`. Also return the phase of `run` if it is over;
+    otherwise ""."""
     answer = _answer(session, params) if again else session.server.ask("runs", params)
     if not run:
         return answer, ""
@@ -67,7 +68,8 @@ def _ask(
 
 
 def _answer(session: Session, params: dict[str, str | None]) -> Wire:
-    """Ask; waits for a server that has answered before, because it may be restarting."""
+    """Return the answer to the query `runs`. If the server, which has answered before, is
+    unreachable, wait for it: it may be restarting."""
     away_since = 0.0
     while True:
         try:
@@ -91,7 +93,8 @@ def _answer(session: Session, params: dict[str, str | None]) -> Wire:
 def _lines(
     session: Session, params: dict[str, str | None], interval: float, run: str | None
 ) -> str:
-    """Print a line for every run that changed. Returns the phase of the run once it is over."""
+    """Print a line for every run that changed, until `run` is over. Return the phase of `run`
+    then."""
     known: dict[str, str] = {}
     again = False
     while True:
@@ -109,7 +112,8 @@ def _lines(
 
 
 def _tell(form: str, answer: Wire, row: Wire, line: str) -> None:
-    """Print a sentence, or the whole row as a JSON line or a YAML document."""
+    """Print a change of one run: as a sentence, or the whole row as a JSON line or a YAML
+    document."""
     if form == "json":
         click.echo(json.dumps({"now": answer["now"], **row}, ensure_ascii=False))
     elif form == "yaml":

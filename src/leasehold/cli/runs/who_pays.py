@@ -1,4 +1,6 @@
-"""`kubectl runs who-pays RUN`: owned, shared and borrowed, by envelope."""
+"""`kubectl runs who-pays RUN`: which envelopes pay for a run: its owner's, its family's and its
+sponsors'.
+"""
 
 import click
 

@@ -2,8 +2,8 @@
 
 Included: the store as of one moment, the archive, tokens, keys and certificates, the configuration,
 and the uid of each namespace. Not included: logs and pod records, which belong to the agent and
-this machine. The file is written under a temporary name, read back, checked, and only then renamed.
-A restored ledger gets an epoch above every epoch that any earlier copy can have used.
+this machine. The file is written under a temporary name, read back and checked, and only then
+renamed. A restored ledger gets an epoch above every epoch that an earlier copy can have used.
 """
 
 import hashlib
@@ -47,12 +47,18 @@ class Contents(Record):
 
 
 def generation_at(now: int) -> int:
-    """Return the first epoch of a ledger restored at `now`: seconds, with space for starts."""
+    """Return the first epoch of a ledger that is restored at `now`: its seconds times a million.
+    Every earlier copy has lower epochs, because a start uses one epoch, and a second has fewer than
+    a million starts.
+
+    Example: a restore at second 1,800,000,000 begins with epoch 1,800,000,000,000,000.
+    """
     return now // 1000 * EPOCHS_PER_GENERATION
 
 
 def take_backup(data: DataFolder, archive: Path, to: Path, *, now: int) -> Contents:
-    """Write a backup. Raise `BadStore`, `BadArchive`, `BadBackup` or `OSError`, leaving no file."""
+    """Write a backup to the file `to`. On `BadStore`, `BadArchive`, `BadBackup` or `OSError` no
+    file is left behind."""
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=to.absolute().parent) as scratch:
         folder = Path(scratch)
         copy_store(data.store, folder / STORE)
@@ -84,7 +90,8 @@ def copy_store(path: Path, to: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that the store is intact and that every archive segment matches its index."""
+    """Check that the store in an unpacked backup is intact, and that every archive segment matches
+    its index."""
     store = folder / STORE
     connection = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
     try:
@@ -112,8 +119,8 @@ def unpack(backup: Path, folder: Path) -> Contents:
 
 
 def _others(data: DataFolder, archive: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (name, path) of everything but the store. Only complete archive segments are included;
-    batches of an unfinished segment are still in the store."""
+    """Yield the name in the backup and the path of each file except the store. Unfinished archive
+    segments are left out, because their batches are still in the store."""
     for index in read_indices(archive):
         for file in index.files.values():
             yield f"{ARCHIVE}/{file.name}", archive / file.name
@@ -151,8 +158,9 @@ def _write_tar(to: Path, files: dict[str, Path], now: int) -> Contents:
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path) -> BackupMember:
-    """Add one file. Small files are read once, so the digest is of the bytes that are written; the
-    store is a private copy that does not change."""
+    """Add one file and return its size and digest. A small file is read only once, so that the
+    digest fits the written bytes even if the file changes. The store is a private copy that does
+    not change."""
     info = tarfile.TarInfo(name)
     info.mode = 0o600
     if name == STORE:
@@ -181,7 +189,8 @@ def _contents(backup: Path, tar: tarfile.TarFile) -> Contents:
 
 
 def _safe(backup: Path, name: str) -> PurePosixPath:
-    """Reject names that lead out of the target folder."""
+    """Return the name as a relative path. Raise `BadBackup` if it leads out of the target
+    folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise BadBackup(

@@ -1,8 +1,9 @@
 """LedgerCheckpoint objects: the state of compacted batches, which only the archive still has.
 
-The object `main` says up to which batch; parts hold the bytes, because one object would be too
-large. Parts are written first, under unique names; the write of `main` is the commit. Read by
-`shell.loop.recover` and by commands that work on a data folder; written by the compactor.
+The object `main` names the last compacted batch and the objects that hold the bytes of the state
+(its parts), because one object would be too large. Parts are written first, under unique names; the
+write of `main` is the commit. Read by `shell.loop.recover` and by commands that work on a data
+folder; written by the compactor.
 """
 
 import base64
@@ -27,11 +28,12 @@ PART_CHARACTERS = 400 * 1024
 
 
 class CheckpointLost(Exception):  # noqa: N818 - named for the condition
-    """The store names a checkpoint that is missing or does not match its digest."""
+    """A part of the checkpoint is missing in the store, or does not match its digest."""
 
 
 class Stored(Record):
-    """The stored `main` object; version 0: it does not exist yet."""
+    """The fields of the stored `main` object. Version 0 means that the object does not exist
+    yet."""
 
     seq: int = 0
     sha256: str = ""  # of the joined parts
@@ -40,7 +42,8 @@ class Stored(Record):
 
 
 async def read_checkpoint(store: Store, clock: Clock) -> tuple[Carried, Stored]:
-    """Return the carried state; empty if nothing was ever compacted."""
+    """Return the state of compacted batches, and the `main` object. The state is empty if nothing
+    was ever compacted. Raise `CheckpointLost` if a part is missing or damaged."""
     try:
         wire = await until_answered(clock, lambda: store.get(KIND, "", MAIN))
     except NotFound:
@@ -57,7 +60,8 @@ async def read_checkpoint(store: Store, clock: Clock) -> tuple[Carried, Stored]:
 
 
 def carried_from(main: Wire, texts: dict[str, object]) -> Carried:
-    """Decode the state from `main` and the texts of its parts; raise `CheckpointLost`."""
+    """Decode the state from `main` and the texts of its parts. Raise `CheckpointLost` if they do
+    not match."""
     spec = _spec(main)
     joined = "".join(str(texts.get(name, "")) for name in _stored(main).parts)
     try:
@@ -75,7 +79,8 @@ def carried_from(main: Wire, texts: dict[str, object]) -> Carried:
 async def write_checkpoint(
     store: Store, clock: Clock, carried: Carried, before: Stored, *, archive: Wire
 ) -> Stored:
-    """Write the parts, then `main`; raise `Conflict` if another process wrote one meanwhile."""
+    """Write the parts, then `main`. Raise `Conflict` if another process has written a checkpoint
+    since `before` was read."""
     encoded = carried_to_json(carried)
     text = base64.b64encode(zlib.compress(encoded, 6)).decode("ascii")
     sha256 = hashlib.sha256(encoded).hexdigest()

@@ -2,8 +2,8 @@
 
 The loop calls `step` between two turns; each call does a bounded piece of work. The order makes a
 crash harmless at any time: archive the batches, read them back, write a checkpoint, and only then
-delete. Before the checkpoint nothing has changed. After it, objects not deleted yet are leftovers,
-which the next recovery finds. Compaction does not affect scheduling.
+delete. Nothing has changed for readers before the checkpoint. After it, objects that are not
+deleted yet are leftovers, which the next recovery finds. Compaction does not affect scheduling.
 """
 
 from collections.abc import Callable
@@ -67,7 +67,8 @@ NO_ARCHIVE = "there is no archive; set ledger.archive to a folder or a bucket"
 
 
 class Compacted(Record):
-    """What left the store since the last request, or in the last compaction that ran by itself."""
+    """How much left the store: since the last request, or in the last compaction without a
+    request."""
 
     seq: int
     batches: int = 0
@@ -85,7 +86,7 @@ class CompactionAnswer(Record):
 
 class Compactor:
     """Moves old batches and leases to the archive. With `folder` None there is no archive: nothing
-    is ever removed, and an alert says so once the store fills up."""
+    is ever removed, and an alert is raised once the store fills up."""
 
     def __init__(
         self,
@@ -99,7 +100,8 @@ class Compactor:
         segment_bytes: int = SEGMENT_BYTES,
         mirror: Mirror | None = None,
     ) -> None:
-        """`mirror`: every segment must also be stored there before anything leaves the store."""
+        """`mirror`: a bucket that must also have every segment before anything is removed from the
+        store."""
         self._mirror = mirror
         self._store = store
         self._clock = clock
@@ -119,8 +121,8 @@ class Compactor:
         self.answered: tuple[int, CompactionAnswer] | None = None
 
     def request(self, keep: Millis | None = None) -> int:
-        """Request a compaction now, even if little is gained, and return the request's number. If
-        one is under way, return its number. `keep`: how long closed leases stay this time."""
+        """Request a compaction now, even if it removes little, and return the request's number. If
+        a request is under way, return its number. `keep`: how long closed leases stay this time."""
         wanted = self._keep if keep is None else keep
         if self._asked:
             self._keep_asked = min(self._keep_asked, wanted)
@@ -131,8 +133,8 @@ class Compactor:
         return self.requests
 
     async def run_once(self, world: World, ledger: Ledger) -> Compacted | None:
-        """Compact everything at once; None if nothing was old enough. Needs the World
-        exclusively."""
+        """Compact everything that is old enough, and return how much; None if nothing was. The
+        caller must not change the World meanwhile."""
         self.request()
         while (wait := await self.step(world, ledger)) is not None and wait <= SECOND:
             if wait:
@@ -140,7 +142,7 @@ class Compactor:
         return self.last
 
     async def step(self, world: World, ledger: Ledger) -> Millis | None:
-        """Do a bounded piece of work; return the longest time until the next call."""
+        """Do a bounded piece of work, and return the longest time until the next call."""
         if ledger.leftovers:
             swept = await self._sweep(ledger)
             return 0 if swept else SECOND
@@ -166,7 +168,8 @@ class Compactor:
         return wait
 
     def _presses(self, world: World, ledger: Ledger, now: Instant) -> bool:
-        """Return whether the store fills up, so that compaction cannot wait for its hour."""
+        """Return whether the store fills up, so that compaction cannot wait for its regular
+        time."""
         if self._archive is None or now < self._next_if_crowded:
             return False
         return self._is_crowded(world, ledger)
@@ -176,7 +179,8 @@ class Compactor:
         return 100 * count > CROWDED_PERCENT * self._max_objects
 
     def _answer(self, problem: str) -> None:
-        """Write the answer beside the archive, where a requester in another process reads it."""
+        """Write the result of a request beside the archive, where the process that made it reads
+        it."""
         if not self._asked:
             return
         self._asked = False
@@ -216,7 +220,8 @@ class Compactor:
         return gain >= WORTH or (oldest is not None and oldest.instant <= cutoff - DAY)
 
     async def _archive_some(self, world: World, ledger: Ledger, upto: int) -> bool:
-        """Write one more segment; False if everything up to `upto` was archived already."""
+        """Write one more segment of batches up to `upto`. Return False if all of them were archived
+        already."""
         assert self._archive is not None, "whoever has none does not get here"
         if self._mirror is not None:
             await self._mirror.sync()
@@ -257,7 +262,8 @@ class Compactor:
         return line, len(encoded)
 
     def _leases(self, world: World, names: list[str], lines: list[Wire]) -> list[Lease]:
-        """Return the leases from the World; one that never had an object comes from the ledger."""
+        """Return the leases of these names. They come from the World; if one is not there because
+        it never had an object, all are computed again from the ledger's lines."""
         if all(name in world.leases for name in names):
             return [world.leases[name] for name in names]
         assert self._archive is not None
@@ -277,7 +283,8 @@ class Compactor:
             raise BadArchive(self._archive.folder, why, "restore it from a backup") from None
 
     async def _check_point(self, world: World, ledger: Ledger, plan: Compaction, upto: int) -> None:
-        """Commit: from here on everything the plan names is gone, even after a crash."""
+        """Write the checkpoint: from here on everything that the plan names counts as removed, even
+        after a crash. Then queue its objects for deletion."""
         _, before = await read_checkpoint(self._store, self._clock)
         if before.seq != world.carried.seq:
             raise Conflict(CHECKPOINT, "", "main")
@@ -302,8 +309,8 @@ class Compactor:
         _leave(ledger, plan, carried, before, stored)
 
     def _carried(self, world: World, ledger: Ledger, plan: Compaction, upto: int) -> Carried:
-        """Build the carried state from the archived lines, after checking them against the
-        chain."""
+        """Compute the checkpoint's state from the archived lines. Raise `BadArchive` if a line
+        differs from the chain in the store."""
         assert self._archive is not None
         told, digest = world.carried.told.copied(), world.carried.digest
         instant = world.carried.instant
@@ -320,7 +327,8 @@ class Compactor:
         return carried_after(world, plan, told, seq=upto, digest=digest, instant=instant)
 
     async def _sweep(self, ledger: Ledger) -> bool:
-        """Delete some leftovers; False if the store was unavailable."""
+        """Delete some of the objects that are no longer needed. Return False if some must be tried
+        again."""
         writes: list[Write] = []
         owners: list[tuple[str, str]] = []
         for kind, name in list(ledger.leftovers)[:ROUND]:
@@ -346,7 +354,8 @@ class Compactor:
         return not unsettled
 
     async def _let_go(self, tried: SetFinalizers) -> bool:
-        """Remove our finalizer from an object with unexpected others; return whether it is off."""
+        """Remove our finalizer from an object that has other finalizers than expected. Return
+        whether ours is removed."""
         place = (tried.kind, tried.namespace, tried.name)
         try:
             wire = await self._store.get(*place)
@@ -365,8 +374,8 @@ _OTHER_FOLDER = "the archive belongs to another ledger: name the right folder (l
 
 
 def _removal(kind: str, name: str) -> list[Write]:
-    """Return the writes that delete an object. Most ledger objects have a finalizer that only
-    compaction removes."""
+    """Return the writes that delete an object. If compaction alone may delete objects of this kind,
+    the first write removes their finalizer."""
     namespace, _, last = name.rpartition("/")  # only a Reservation has a namespace
     delete = Delete(kind, namespace, last, None)
     if kind not in _HELD:
@@ -378,7 +387,8 @@ _HELD = frozenset({"Lease", "LedgerBatch", CHECKPOINT})
 
 
 def _newest(ledger: Ledger, cutoff: Instant, archived: int) -> int:
-    """Return the newest batch that is old enough and whose Lease objects are all written."""
+    """Return the number of the newest batch that is not after `cutoff` and whose Lease objects,
+    like those of all earlier batches, are written. Return `archived` if there is none."""
     found = archived
     for seq, committed in ledger.chain.items():
         if committed.instant > cutoff or seq > ledger.known.materialised:
@@ -388,7 +398,8 @@ def _newest(ledger: Ledger, cutoff: Instant, archived: int) -> int:
 
 
 def _check_fit(archive: Archive, world: World, ledger: Ledger) -> None:
-    """Check that the archive ends on the chain and not before the store's first batch."""
+    """Raise `BadArchive` unless the archive ends with a batch of this ledger, and not before the
+    point from which the store has the batches."""
     end, carried = archive.end(), world.carried
     if end.seq < carried.seq:
         why = f"ends with batch {end.seq}, and the store begins after {carried.seq}"
@@ -406,7 +417,8 @@ def _check_fit(archive: Archive, world: World, ledger: Ledger) -> None:
 def _leave(
     ledger: Ledger, plan: Compaction, carried: Carried, before: Stored, after: Stored
 ) -> None:
-    """Queue the objects that the checkpoint replaced for removal, a few at a time."""
+    """Queue objects for deletion, a few at a time: those that the new checkpoint summarises, and
+    the parts of the checkpoint before it."""
     left = ledger.leftovers
     left.update((("Lease", name), None) for name in plan.leases)
     left.update((("Resolution", name), None) for name in plan.resolutions)

@@ -1,9 +1,10 @@
 """Reads the archive: lines, closed leases and Resolutions. Implements `ports.archive`.
 
 A segment's index bounds the times of its leases: a report over a week opens only the files of that
-week. For each file read once, the times of its leases are cached, so a query for one instant
-decodes only those leases. Every file is checked before its content is used, and again if it has
-changed. The reader never writes and may run while a compactor adds segments.
+week. When a file is first read, the start and end of each lease are cached. A later query for one
+instant then decodes only the leases open at that instant. Every file is checked before its content
+is used, and again if it has changed. The reader never writes, and may run while a compactor adds
+segments.
 """
 
 from collections import OrderedDict
@@ -35,8 +36,8 @@ TIMES_MAX = 2_000_000  # maximum number of cached lease times; 48 MB
 
 
 class Archive:
-    """A folder of segments, which need not exist yet. Errors are `BadArchive`.
-    `trouble`: why the folder may be incomplete, if it is a copy of a mirror."""
+    """Reads a folder of segments, which need not exist yet. Errors are `BadArchive`. `trouble`
+    returns why the folder may be incomplete, if it is a copy of a bucket; "" if it is not."""
 
     def __init__(self, folder: Path, trouble: Callable[[], str] = lambda: "") -> None:
         self.folder = folder
@@ -46,7 +47,8 @@ class Archive:
         self._times: OrderedDict[str, SegmentTimes] = OrderedDict()  # by file
 
     def leases(self, *, since: Instant | None, until: Instant | None) -> Iterator[Lease]:
-        """Yield closed leases that overlap [since, until), in order of the closing batch."""
+        """Yield the closed leases that overlap [since, until), in the order of the batches that
+        closed them."""
         low, high = since or 0, FOREVER if until is None else until
         for index in self.indices():
             if not index.leases or index.leases_to < low or index.leases_from >= high:
@@ -60,8 +62,8 @@ class Archive:
                 yield lease
 
     def learn_one(self) -> bool:
-        """Read the lease times of one segment, newest first, into the cache. Return False if none
-        is left or the cache is full. Each call is short."""
+        """Cache the lease times of one more segment, newest first. Return False if all are cached
+        or the cache is full. Each call is short."""
         if sum(map(len, self._times.values())) >= TIMES_MAX:
             return False
         for index in reversed(self.indices()):
@@ -90,7 +92,7 @@ class Archive:
         return min((each.leases_from for each in self.indices() if each.leases), default=0)
 
     def lines(self, after: int = 0) -> Iterator[Wire]:
-        """Yield the exported lines of all batches after `after`."""
+        """Yield the exported lines of all archived batches whose number is above `after`."""
         for index in self.indices():
             if index.last <= after:
                 continue
@@ -100,7 +102,8 @@ class Archive:
                     yield line
 
     def resolutions(self, *, upto: int | None = None) -> Iterator[Wire]:
-        """Yield Resolution objects published by batches up to and including `upto`."""
+        """Yield the archived Resolution objects; with `upto`, only those published by batch `upto`
+        or an earlier one."""
         for index in self.indices():
             for wire in read_part(self.folder, index, RESOLUTIONS):
                 if upto is None or resolution_from_wire(wire).batch <= upto:
@@ -110,7 +113,8 @@ class Archive:
         return end_of(self.indices())
 
     def indices(self) -> list[Index]:
-        """Return the indices of all segments; they are read again only when files were added."""
+        """Return the indices of all segments. They are cached, and read again when the folder has
+        other files."""
         if trouble := self._trouble():
             raise BadArchive(self.folder, f"may lack segments ({trouble})", "leasehold tries again")
         names = tuple(sorted(path.name for path in self.folder.glob("segment-*.json")))

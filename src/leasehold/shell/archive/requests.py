@@ -1,8 +1,9 @@
 """Compaction requests from other processes: ask the leader to compact now and wait for the end.
 
-Served by `leasehold controller` to authorised users, sent by `leasehold ledger compact`. A
-compaction may take longer than an API server request may last. So each answer reports the progress;
-the client asks again with the request's name and does not start another.
+Sent by `leasehold ledger compact`; `leasehold controller` handles them for authorised users. A
+compaction may take longer than an API server request may last. So each answer reports how far the
+compaction is. The client then asks again with the name of its request, which does not start another
+compaction.
 """
 
 import secrets
@@ -19,15 +20,16 @@ _POLL: Millis = SECOND // 20
 
 
 class CompactionOrder(Record):
-    """`keep`: how long closed leases stay, if not as configured. `request`: an earlier one's
-    name."""
+    """The body of a request. `keep`: how long closed leases stay in the store; "": as configured.
+    `request`: the name of an earlier request, to ask how far it is; "": start a new one."""
 
     keep: str = ""
     request: str = ""
 
 
 class CompactionState(Record):
-    """State of a request. `compacted` None: nothing was old enough, or nothing has left yet."""
+    """The state of a compaction request. `compacted` is None while nothing has left the store yet;
+    if the request has ended, nothing was old enough."""
 
     request: str
     ended: bool
@@ -36,8 +38,8 @@ class CompactionState(Record):
 
 
 class CompactionRequests:
-    """The requests to one process.
-    `wake`: makes the leader's loop handle them soon. `leads`: whether this process still leads."""
+    """Handles the compaction requests that this process receives. `wake` makes the leader's loop
+    handle them soon. `leads` returns whether this process still leads."""
 
     def __init__(
         self,
@@ -54,7 +56,8 @@ class CompactionRequests:
         self._names = secrets.token_hex(4)  # prefix of names; differs by process
 
     async def ask(self, request: str, keep: Millis | None) -> CompactionState | None:
-        """Wait for the end and return the state; None if this process no longer leads."""
+        """Start a compaction, or find the earlier one named `request`, and wait for its end, at
+        most `PATIENCE`. Return its state; None if this process no longer leads."""
         number = self._known(request)
         if number is None:
             number = self._compactor.request(keep)
@@ -76,7 +79,8 @@ class CompactionRequests:
         return None
 
     def _known(self, request: str) -> int | None:
-        """Return the number of a request of this process by its name; None if it is unknown."""
+        """Return the number of the request with this name, if it is one of the last two of this
+        process."""
         return next(
             (each for each in range(1, self._compactor.requests + 1)[-2:]
              if request == self._name(each)), None

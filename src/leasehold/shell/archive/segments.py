@@ -2,11 +2,11 @@
 
     ledger-FIRST-LAST.jsonl         the exported lines of these batches, unchanged
     leases-FIRST-LAST.jsonl         the leases that these batches closed, as objects
-    resolutions-FIRST-LAST.jsonl    the Resolutions whose digests they quote, as objects
+    resolutions-FIRST-LAST.jsonl    the Resolutions that these batches published, as objects
     segment-FIRST-LAST.json         digests, sizes and times of the three; written last
 
-A segment exists once its index does. Numbers are padded so that names sort like batches. Used by
-the writer and the reader; nothing here writes.
+A segment counts only once its index exists. Numbers are padded, so that sorting the names sorts the
+batches. Used by the writer and the reader; nothing here writes.
 """
 
 import hashlib
@@ -31,7 +31,8 @@ line_of = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class BadArchive(Unusable):
-    """A file of the archive is damaged or missing; says which file, why, and what to do."""
+    """A file of the archive is damaged or missing; the message names the file, the reason and a
+    remedy."""
 
 
 class File(Record):
@@ -41,7 +42,8 @@ class File(Record):
 
 
 class Index(Record, rename="camel"):
-    """Index of a segment. `leases_from` and `leases_to` bound the times of the leases it closed."""
+    """The index of a segment. All leases that its batches closed lie between `leases_from` and
+    `leases_to`."""
 
     format: int
     first: int
@@ -68,7 +70,8 @@ class Index(Record, rename="camel"):
 
 
 class End(Record):
-    """Where an archive ends: its last batch, and the chain's digest after it."""
+    """Where an archive ends: the number of its last batch, and the chain's digest after that
+    batch."""
 
     seq: int = 0
     digest: Digest = GENESIS
@@ -80,7 +83,8 @@ def file_name(part: str, first: int, last: int) -> str:
 
 
 def read_indices(folder: Path) -> list[Index]:
-    """Return all indices in order; raise `BadArchive` if one between two others is missing."""
+    """Return the indices of all segments, in order. Raise `BadArchive` if a segment is missing: the
+    first one, or one between two others."""
     found: list[Index] = []
     try:
         paths = sorted(folder.glob("segment-*.json"))
@@ -104,7 +108,7 @@ def end_of(indices: list[Index]) -> End:
 
 
 def read_part(folder: Path, index: Index, part: str) -> Iterator[Wire]:
-    """Yield the objects of one file after checking its digest."""
+    """Yield the objects in one file of a segment, after checking the file's digest."""
     content = read_file(folder, index, part)
     for line in content.splitlines():
         yield line_of(line)  # cannot fail: the digest matches what was written
@@ -119,7 +123,8 @@ def part_path(folder: Path, index: Index, part: str) -> Path:
 
 
 def read_file(folder: Path, index: Index, part: str, *, is_known: bool = False) -> bytes:
-    """Return the content of one file. Its digest is checked unless `is_known` to be right."""
+    """Return the content of one file of a segment. Its digest is checked, unless `is_known`: the
+    caller has checked this content before."""
     path = part_path(folder, index, part)
     try:
         content = path.read_bytes()

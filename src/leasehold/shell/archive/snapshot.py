@@ -1,4 +1,4 @@
-"""A consistent snapshot of a store's file, read beside the server that writes it.
+"""A consistent snapshot of a store's file, read while a server may write to it.
 
 Takes no lock and writes nothing, so it works whether or not `leasehold up` runs. Used by the
 commands that read a data folder: export, verify, replay, audit and backup.
@@ -40,10 +40,11 @@ from leasehold.shell.loop.recover import Recovered, read_world
 
 
 class Snapshot:
-    """Read-only view of one moment; `get`, `list` and `scan` are those of `ports.store.Store`."""
+    """Reads a store's file as of one moment. `get`, `list` and `scan` are those of
+    `ports.store.Store`."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; raise `BadStore`. All reads until `close` see the state at this moment."""
+        """Open the file; raise `BadStore`. All reads until `close` see the state of this moment."""
         self.path = path
         if not path.is_file():
             raise BadStore(path, "does not exist", "name the data folder of a server (--data)")
@@ -82,8 +83,8 @@ class Snapshot:
         return None if body is None else decode(body)
 
     def head(self) -> Wire:
-        """Return the spec of the ledger's head; empty before the first start. Raise `BadStore` if a
-        later version wrote it."""
+        """Return the spec of the ledger's head; {} if no server has started yet. Raise `BadStore`
+        if a later version of leasehold wrote the head."""
         spec = part(self.object("LedgerHead", SHARD), "spec")
         try:
             check_format(spec.get("format"))
@@ -93,7 +94,7 @@ class Snapshot:
         return spec
 
     def carried(self) -> Carried:
-        """Return the carried state; raise `CheckpointLost`."""
+        """Return the state of the batches that were compacted. Raise `CheckpointLost`."""
         main = self.object(CHECKPOINT, MAIN)
         if main is None:
             return Carried()
@@ -104,8 +105,8 @@ class Snapshot:
         return carried_from(main, parts)
 
     def lines(self) -> list[Wire]:
-        """Return the committed batches still in the store, in order. Raise `BadStore`, `BatchLost`
-        or `HeadLost`."""
+        """Return the exported lines of committed batches that are still in the store, in order.
+        Raise `BadStore`, `BatchLost` or `HeadLost`."""
         spec = self.head()
         head = Head(seq=whole_at(spec, "seq") or 0, digest=text_at(spec, "digest"))
         carried = self.carried()
@@ -136,7 +137,8 @@ class Snapshot:
 
 
 class _Moment(FileObjects):
-    """Read errors are final here: the snapshot never changes, so a retry would not help."""
+    """Reads the objects of a snapshot. Errors are final: a snapshot never changes, so a retry would
+    not help."""
 
     @contextmanager
     def _speaking(self) -> Iterator[None]:
@@ -153,8 +155,8 @@ class _Moment(FileObjects):
 async def world_of(
     snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels
 ) -> Recovered:
-    """Return what a server that starts now would recover, read-only. Raise `BadStore`, `BatchLost`,
-    or `Malformed` for an unreadable ledger object."""
+    """Return what a server that starts now would recover; write nothing. Raise `BadStore`,
+    `BatchLost`, or `Malformed` if an object of the ledger cannot be read."""
     store = cast(Store, snapshot)  # read_world calls only `get`, `list` and `scan`
     ledger = Ledger(store, clock)
     await ledger.look()
@@ -162,7 +164,8 @@ async def world_of(
 
 
 def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:
-    """Yield all lines of the ledger: from the archive up to the checkpoint, then from the store."""
+    """Yield all exported lines of the ledger: first those up to the checkpoint, from the archive,
+    then the others, from the store."""
     carried = snapshot.carried()
     end = archive.end() if carried.seq else None
     if end is not None and end.seq < carried.seq:

@@ -1,7 +1,7 @@
-"""Start and end of each lease in an archived segment, 24 bytes each: an index of its file.
+"""The start and end of each lease in an archived segment, with the lease's place in the file.
 
-A query for one instant decodes only the leases open at that instant. `reader` keeps these times for
-each segment that it has read once and verified.
+They take 24 bytes per lease, so a query for one instant decodes only the leases open at that
+instant. `reader` keeps these times for each segment that it has read once and verified.
 """
 
 from array import array
@@ -38,7 +38,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return inode, mtime and size: a different stamp means that the file has changed."""
+    """Return inode, modification time and size. If they differ later, the file has changed."""
     about = path.stat()
     return about.st_ino, about.st_mtime_ns, about.st_size
 
@@ -60,8 +60,8 @@ class SegmentTimes:
         return len(self._starts)
 
     def overlapping(self, low: Instant, high: Instant) -> Iterator[slice]:
-        """Yield the file slices of the leases that overlap [low, high).
-        A lease of zero length overlaps if it lies in the range or starts at `low`."""
+        """Yield where in the file each lease is that overlaps [low, high). A lease of zero length
+        overlaps if it lies in the range or starts at `low`."""
         for place, (start, end) in enumerate(zip(self._starts, self._ends)):
             if start < high and (end > low or end == start >= low):
                 yield slice(self._places[place], self._places[place + 1])

@@ -1,8 +1,8 @@
 """Writes one archive segment, completely or not at all, and verifies it.
 
 Each file is written under a temporary name, synced to disk and renamed; the index comes last. Then
-all four files are read back and checked against the chain; only a segment that passes counts as
-archived. Called by the compactor; removes nothing but its own unfinished files.
+all four files are read back and checked against the chain. Only a segment that passes counts as
+archived. Called by the compactor; removes only unfinished files of earlier attempts.
 """
 
 import hashlib
@@ -45,7 +45,8 @@ def write_segment(
     leases: Sequence[Lease],
     resolutions: Sequence[Wire],
 ) -> Index:
-    """Write a segment: the lines that follow `before`, their closed leases and Resolutions.
+    """Write a segment: the exported lines that follow `before`, with the leases that they closed
+    and the Resolutions that they published.
 
     Raise `BadArchive` if the files do not verify afterwards, `OSError` if they cannot be written.
     """
@@ -88,7 +89,7 @@ def write_segment(
 
 
 def read_back(folder: Path, written: Index) -> Index:
-    """Read a written segment back and return its index; raise `BadArchive` if it is damaged or does
+    """Read a written segment back and return its index. Raise `BadArchive` if it is damaged or does
     not continue the chain."""
     path = folder / file_name("segment", written.first, written.last)
     found = next((each for each in read_indices(folder) if each.first == written.first), None)
@@ -99,7 +100,8 @@ def read_back(folder: Path, written: Index) -> Index:
 
 
 def check_segment(folder: Path, index: Index) -> None:
-    """Check all digests, and that leases and Resolutions are those of the batches."""
+    """Check all digests of a segment, and that its leases and Resolutions are those that its
+    batches name. Raise `BadArchive`."""
     path = folder / file_name(LEDGER, index.first, index.last)
     digest, seq = index.before, index.first - 1
     closed: dict[str, tuple[int, int, str]] = {}
@@ -157,7 +159,8 @@ def _batch(path: Path, line: Wire) -> Batch:
 
 
 def put_file(path: Path, content: bytes) -> None:
-    """Write a file atomically: complete and on disk under its name, or not at all."""
+    """Write a file atomically: after a crash, the path has either the complete content or what it
+    had before."""
     unfinished = path.with_name(path.name + ".tmp")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -178,7 +181,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path, first: int) -> None:
-    """Remove files of an interrupted attempt: those from batch `first` on, which have no index."""
+    """Remove the files that an interrupted attempt left: those that begin with batch `first` and
+    have no index, and temporary files."""
     start = file_name(LEDGER, first, first).removeprefix(LEDGER).partition("-")[2].split("-")[0]
     for kind in PARTS:
         for path in folder.glob(f"{kind}-{start}-*"):

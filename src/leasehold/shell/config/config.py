@@ -30,8 +30,8 @@ PIDS_MAX = 1 << 22  # the kernel's own limit
 
 
 class Fencing(Record, frozen=True):
-    """How nodes fence themselves; the sum of the times is the lower bound of
-    `nodeFailure.after`."""
+    """The times within which a node fences itself. Their sum (with clock drift) is the least value
+    that `nodeFailure.after` may have."""
 
     self_fence: Millis = 10 * SECOND
     poll: Millis = SECOND // 2
@@ -48,7 +48,8 @@ class Fencing(Record, frozen=True):
 
 
 class Embedding(Record, frozen=True):
-    """Settings of `leasehold up` only."""
+    """Settings of `leasehold up`. The fields for notifications (webhooks, commands, `notify_…`)
+    also apply to `leasehold controller`."""
 
     users: tuple[tuple[str, str], ...] = ()  # namespace -> the Unix user its jobs run as
     pids_max: int = 32_768  # processes and threads of one pod
@@ -59,7 +60,8 @@ class Embedding(Record, frozen=True):
 
 
 class FrontDoor(Record, frozen=True):
-    """An authenticating proxy in front of the dashboard; used by `leasehold controller` only."""
+    """Settings for an authenticating proxy in front of the dashboard; only `leasehold controller`
+    uses them."""
 
     identity_header: str = ""
     groups_header: str = ""
@@ -91,7 +93,7 @@ class Config(Record, frozen=True):
 
 
 class BadConfig(Exception):  # noqa: N818 - named for the condition
-    """The configuration cannot be used; `problems` has every reason."""
+    """The configuration cannot be used; `problems` lists all reasons."""
 
     def __init__(self, problems: list[Problem]) -> None:
         assert problems, "a configuration is bad for a reason"
@@ -104,7 +106,8 @@ class BadConfig(Exception):  # noqa: N818 - named for the condition
 
 @dataclass(frozen=True)
 class Key:
-    """A setting: its name in the file, the record and field it fills, and its reader."""
+    """A setting: its name in the file, the record and field that store its value, and the function
+    that reads the value."""
 
     name: str
     record: str
@@ -113,8 +116,8 @@ class Key:
 
 
 def load_config(source: str | Mapping[str, object], base: Config | None = None) -> Config:
-    """Return the effective configuration. Raise `BadConfig`, or `BadFile` if the text is not YAML.
-    `base` provides the defaults, which differ between a cluster and one machine."""
+    """Return the configuration with all defaults filled in from `base`: the defaults differ between
+    a cluster and one machine. Raise `BadConfig`, or `BadFile` if the text is not YAML."""
     raw: object = source
     if isinstance(source, str):
         raw = parse_documents(source, "configuration")[0].data if source.strip() else {}
@@ -136,7 +139,7 @@ def load_config(source: str | Mapping[str, object], base: Config | None = None) 
 
 
 def effective(config: Config) -> dict[str, object]:
-    """Return every key with its value in force, in the order of the documentation."""
+    """Return every key with the value that is in force, in the order of the documentation."""
     shown_values: dict[str, object] = {}
     for key in KEYS:
         value = getattr(getattr(config, key.record), key.field)
@@ -160,7 +163,8 @@ def effective(config: Config) -> dict[str, object]:
 
 
 def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
-    """Read `off`, a span for every flavor, or a mapping of flavors (`*`: others) to either."""
+    """Read `nodeFailure.after`: `off`, a duration for every flavor, or a mapping from flavor to
+    `off` or a duration. In a mapping, `*` stands for all flavors that it does not name."""
     if value is False or value == "off":
         return ()
     if not isinstance(value, dict):
@@ -188,7 +192,8 @@ def _users(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
-    """Read a mapping from namespace, or `*`, to URL."""
+    """Read a mapping from namespace to URL. The key `*` stands for all namespaces that have
+    none."""
     if not isinstance(value, dict):
         raise readers.WrongValue(
             "use a mapping of namespaces to URLs, such as {vision: https://example.com/hook}"
@@ -206,7 +211,8 @@ def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _commands(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Read a mapping from namespace, or `*`, to a program with its arguments."""
+    """Read a mapping from namespace to a program with its arguments. The key `*` stands for all
+    namespaces that have none."""
     if not isinstance(value, dict):
         raise readers.WrongValue(
             "use a mapping of namespaces to commands, such as {vision: [/usr/local/bin/tell]}"
@@ -239,7 +245,7 @@ def _label(value: object) -> str:
 
 
 def _header(value: object) -> str:
-    """Read the name of a header; "" for none, as the effective configuration shows it."""
+    """Read the name of an HTTP header. "" means no header; `effective` shows it that way."""
     if value == "":
         return ""
     is_token = isinstance(value, str) and value.isascii() and value.replace("-", "").isalnum()
@@ -249,7 +255,8 @@ def _header(value: object) -> str:
 
 
 def _tenure(value: object) -> Millis | None:
-    """Read a span or `byCheckpoint`: 2 h, or twice the run's checkpoint, at most 24 h."""
+    """Read `resolver.minTenure`: a duration, or `byCheckpoint`, which is returned as None.
+    `byCheckpoint` means 2 h, or twice the run's checkpoint interval, at most 24 h."""
     return None if value == BY_CHECKPOINT else readers.span_or_none(value)
 
 
@@ -319,7 +326,8 @@ _LEAVES = frozenset(key.name for key in KEYS)
 
 
 def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
-    """Return nested mappings as dotted keys; a key given both ways is reported."""
+    """Return nested mappings as one mapping with dotted keys. Add a problem if a key is given
+    twice, nested and dotted."""
     if not isinstance(raw, Mapping):
         problems.append(
             Problem(path="configuration", value=shown(raw), remedy="use a mapping of keys")
@@ -381,7 +389,8 @@ def _check_sums(config: Config) -> list[Problem]:
 
 
 def _check_door(door: FrontDoor) -> list[Problem]:
-    """Reject identity headers without a client CA: any client could send such a header."""
+    """Return the problems of the proxy's settings. Identity headers require a client CA, because
+    otherwise any client could send such a header."""
     if door.identity_header and not door.client_ca:
         remedy = (
             "set web.clientCA too: it verifies the certificate of the proxy that sets this header"

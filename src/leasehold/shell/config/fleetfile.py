@@ -1,6 +1,6 @@
-"""Fleets as rows of equal nodes, as in scenario files and for `leasehold up --fleet`.
+"""Reads fleets as rows of equal nodes, from scenario files and for `leasehold up --fleet`.
 
-Rows become node names only here: `<domain>-<two digits>`; a second row of a domain continues the
+`node_rows` names the nodes `<domain>-<two digits>`; a second row of the same domain continues the
 count. The caller decides what a node is (simulated or local).
 """
 
@@ -30,7 +30,7 @@ class FleetRow(Record):
 
 
 def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
-    """Return the name and row of every node."""
+    """Return each node's name, with the row that describes the node."""
     counted: dict[str, int] = {}
     named = []
     for row in fleet:
@@ -43,8 +43,8 @@ def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
 def read_fleet(
     fields: Fields, document: Document, *, has_amounts: bool = False
 ) -> tuple[FleetRow, ...]:
-    """Read the rows under `fleet`; mistakes are noted in `fields`. `has_amounts`: rows may set CPU
-    and memory, which a real machine does not choose."""
+    """Read the rows under `fleet`, and note mistakes in `fields`. `has_amounts`: rows may set CPU
+    and memory. That makes sense only for simulated nodes; a real machine has what it has."""
     rows: list[FleetRow] = []
     if fields.raw("fleet") is None:
         fields.need("fleet", readers.text)
@@ -98,8 +98,8 @@ def load_fleet(path: Path) -> tuple[FleetRow, ...]:
 
 
 def mistake_at(document: Document, problem: Problem) -> Mistake:
-    """Return the problem with its line. The path is added to the value, because `BadFile` prints
-    only value and remedy."""
+    """Return the problem with its line in the file. Its path is put in front of its value, because
+    `BadFile` prints only value and remedy."""
     where = f"{problem.path}: " if problem.path else ""
     said = Problem(path=problem.path, value=f"{where}{problem.value}", remedy=problem.remedy)
     return Mistake(line=document.line_of(problem.path), problem=said)

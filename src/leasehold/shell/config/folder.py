@@ -1,7 +1,7 @@
 """The data folder of an embedded control plane: where each file is, and who may read it.
 
-`leasehold up` creates it; commands that work on a folder directly (`token`, `ledger`, `backup`)
-find their files through it. Only its owner may enter it.
+`leasehold up` creates the folder. Commands that work on a folder directly (`token`, `ledger`,
+`backup`) find their files through this module. Only the folder's owner may enter it.
 """
 
 import os
@@ -17,11 +17,11 @@ KEY_BYTES = 32
 
 
 class BadFolder(Unusable):
-    """The folder, or something in it, cannot be used."""
+    """The data folder, or a file in it, cannot be used."""
 
 
 class DataFolder:
-    """The paths of the folder's files; `prepare` creates the folder."""
+    """The paths of the files in a data folder; `prepare` creates the folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -43,20 +43,20 @@ class DataFolder:
         return str(self.root)
 
     def loss(self, why: str) -> str:
-        """Return the message about a missing part of the ledger, with a remedy."""
+        """Return the error message for a part of the ledger that is missing, with a remedy."""
         return f"{self.store}: {why}; {remedy_of_damage(self.store)}"
 
     def misfit(self, bad: BadArchive) -> str:
-        """Return the message about an archive that does not match the store."""
+        """Return the error message for an archive that does not match the store."""
         return str(bad)
 
     def renew(self) -> None:
-        """Refresh a copy before it is read; a real data folder needs nothing."""
+        """Do nothing. A subclass that works on a copy of a ledger fetches the copy again here."""
 
     @property
     def work(self) -> Path:
-        """Where jobs start, a folder per namespace; outside the data folder, which jobs cannot
-        enter."""
+        """The folder in which jobs start, with a folder per namespace. It is outside the data
+        folder, because jobs cannot enter that."""
         return self.root.with_name(f"{self.root.name}.work")
 
     def prepare(self) -> None:
@@ -75,8 +75,8 @@ class DataFolder:
             raise BadFolder(self.root, "can be entered by other users than its owner", remedy)
 
     def check_store(self) -> None:
-        """Refuse a used folder without a store: starting with an empty one would lose the
-        ledger."""
+        """Raise `BadFolder` if the folder was used before but has no store: starting with an empty
+        store would lose the ledger."""
         files = (self.store, self.store.with_name(f"{self.store.name}-wal"))
         has_store = any(file.exists() and file.stat().st_size for file in files)
         if self.is_used and not has_store:
@@ -86,17 +86,18 @@ class DataFolder:
 
     @property
     def is_used(self) -> bool:
-        """Whether a server has started here before."""
+        """Whether a server has started with this folder before."""
         return self.kubeconfig.exists()
 
     @property
     def lacks_key(self) -> bool:
-        """Whether the key is lost, so that earlier announcements can no longer be proven."""
+        """Whether the lottery key is lost. Draws that were announced under it can then not be
+        proven."""
         return self.is_used and not self.lottery_key.exists()
 
     def key(self) -> bytes:
-        """Return the secret from which lottery nonces are derived; create it if it is missing.
-        After a loss, earlier announcements are made again under the new key
+        """Return the secret from which lottery nonces are derived; create it if it is missing. If
+        the old secret was lost, earlier announcements are made again under the new one
         (`control.reannounce`)."""
         try:
             found = self.lottery_key.read_bytes()

@@ -1,8 +1,9 @@
 """Reads YAML files as plain data with line numbers.
 
-Called by `leasehold lint`, the configuration reader and the scenario runner. It accepts the JSON
-subset of YAML: no tags, no dates (an instant stays text), no duplicate keys, and a limited number
-of nodes even with aliases. Every mistake is a `BadFile` with a line; no input raises anything else.
+Called by `leasehold lint`, the configuration reader and the scenario runner. Only the part of YAML
+that JSON has is accepted: no tags, no dates (an instant stays text), no duplicate keys. The number
+of nodes is limited, even with aliases. Every mistake is a `BadFile` with a line; no input raises
+another error.
 """
 
 import re
@@ -35,7 +36,7 @@ class Mistake:
 
 
 class BadFile(Exception):  # noqa: N818 - named for the condition
-    """The file cannot be used; `mistakes` lists all known reasons."""
+    """The file cannot be used; `mistakes` lists all reasons that were found."""
 
     def __init__(self, path: str, mistakes: list[Mistake]) -> None:
         assert mistakes, "a file is bad for a reason"
@@ -56,14 +57,16 @@ class BadFile(Exception):  # noqa: N818 - named for the condition
 
 @dataclass(frozen=True)
 class Document:
-    """The data of one document, its first line, and the line of each part by JSON path."""
+    """The data of one YAML document, the line it starts on, and the line of each part by JSON
+    path."""
 
     data: object
     line: int
     lines: dict[str, int] = field(repr=False)
 
     def line_of(self, path: str) -> int:
-        """Return the line of a path, or of the nearest enclosing part in the file."""
+        """Return the line of the part at `path`. If the file has no such part, return the line of
+        the nearest part around it."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, self.line)
@@ -86,7 +89,8 @@ def load_documents(path: Path | str) -> list[Document]:
 
 
 def parse_documents(raw: bytes | str, place: str) -> list[Document]:
-    """Return the non-empty documents of a text that came from `place`."""
+    """Return the non-empty documents of a text. `place` is its file's name for messages. Raise
+    `BadFile` if there are none."""
     text = raw if isinstance(raw, str) else _text(raw, place)
     if len(text) > FILE_BYTES_MAX:
         raise _bad(place, 1, "too large", f"use at most {FILE_BYTES_MAX // 2**20} MiB")
@@ -213,8 +217,8 @@ class _Builder:
             return None
 
     def _count_node(self, node: yaml.Node) -> None:
-        """Count a node each time it is met: an alias repeats a node, so its expansion counts
-        too."""
+        """Count a node each time it is visited, and raise `BadFile` above the limits. An alias
+        visits a node again, so a small file with many aliases cannot grow without limit."""
         self._count += 1
         if id(node) in self._seen:
             self._repeated += 1

@@ -1,9 +1,10 @@
 """The keeper: acquires the tenure, renews it in the background, and stops the leader in time.
 
-Each process of the control plane runs one. When renewals fail, a soft stop comes first (start
-nothing new, finish what is under way), then the hard stop: from then on another process may lead.
-Both follow the holder's own clock and wait for no answer of the store. On loss the process drops
-everything; a commit that it still tries fails, because the next leader has sealed the head.
+Each process of the control plane runs one. When renewals are not answered, a soft stop comes first
+(start nothing new, finish what is under way), then the hard stop: from then on another process may
+lead. The times of both stops are measured by this process' own clock, without waiting for the
+store. When the tenure is lost, the process drops everything. A commit that it still tries fails,
+because the next leader has sealed the head.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,10 +37,11 @@ async def _at_once() -> bool:
 
 
 class TenureListener(Protocol):
-    """The component that leads while the tenure is held."""
+    """Interface of the component that leads while this process holds the tenure."""
 
     def gained(self, tenure: Tenure) -> None:
-        """Begin to lead; the head must first be sealed with the tenure's epoch."""
+        """Begin to lead. Before anything is decided, the epoch of `tenure` must be sealed into the
+        head."""
         ...
 
     def unsure(self) -> None:
@@ -51,12 +53,13 @@ class TenureListener(Protocol):
         ...
 
     def lost(self, why: str) -> None:
-        """Drop everything at once (hard stop), without an await."""
+        """Drop everything at once (hard stop). The call must not await anything."""
         ...
 
 
 class Keeper:
-    """Keeps one key for one process, for as long as the process runs."""
+    """Acquires and renews the tenure of one key for one process, and contends again after each
+    loss."""
 
     def __init__(
         self,
@@ -72,9 +75,9 @@ class Keeper:
         silence: Callable[[], Millis] = lambda: 0,
         has_let_go: Callable[[], Awaitable[bool]] = _at_once,
     ) -> None:
-        """`epoch` returns the epoch in the ledger's head, which a new tenure must exceed. `silence`
-        returns for how long the office has shown no sign of life. `has_let_go` returns whether the
-        office has dropped everything after `lost`."""
+        """`office` is the component that leads. `epoch` returns the epoch in the ledger's head,
+        which a new tenure must exceed. `silence` returns for how long `office` has shown no sign of
+        life. `has_let_go` returns whether `office` has dropped everything after `lost`."""
         self._silence = silence
         self._has_let_go = has_let_go
         self._tenures = tenures
@@ -97,7 +100,8 @@ class Keeper:
         self.trouble = ""  # why this process cannot even try
 
     async def run(self) -> None:
-        """Contend, hold, lose and contend again, until `stop`."""
+        """Contend for the tenure, hold it until it is lost, and contend again; return after
+        `stop`."""
         while not self._is_stopping:
             tenure = await self._contend()
             if tenure is not None:
@@ -105,20 +109,21 @@ class Keeper:
         self.is_stopped = True
 
     def stop(self) -> None:
-        """Stop and release the tenure at once, after the office has dropped everything."""
+        """Make `run` return: `office` drops everything at once, then the tenure is released."""
         self._is_stopping = True
         self._maybe_free.set()
         self._changed.set()
 
     def give_up(self, why: str) -> None:
-        """Give the tenure up, because the office found that it was deposed."""
+        """End the tenure with the reason `why`, for example because the leader found that it was
+        deposed."""
         self._ended = self._ended or why
         self._changed.set()
 
     @property
     def vacancy(self) -> str:
-        """Return why no other process is known to hold the tenure; "" if one is. A holder counts as
-        known for as long as it may go on without a renewal."""
+        """Return why no other process is known to hold the tenure; "" if one is known. A holder
+        counts as known until `margins.hold` after the store last named it."""
         now = self._clock.monotonic()
         if self._held is not None and now - self._held <= self._margins.hold:
             return ""
@@ -133,7 +138,8 @@ class Keeper:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the tenure is held but its renewals have not been answered for some time."""
+        """Whether this process holds the tenure, but the store has not answered its renewals for
+        some time."""
         return self.tenure is not None and self._is_unsure
 
     @property
@@ -202,9 +208,9 @@ class Keeper:
         await self._give_back(tenure)
 
     async def _give_back(self, tenure: Tenure) -> None:
-        """Release the record; another holder's is left unchanged. On stop, retry for half of
-        `tenure.hold`: otherwise a single lost request would make the others wait for the whole
-        tenure. After that, exit without an answer."""
+        """Release our tenure record, unless it names another holder by now. While stopping, retry
+        for half of `margins.hold`: otherwise one lost request would make the other processes wait
+        for the whole tenure. After that time, return even without an answer."""
         due = self._clock.monotonic() + self._margins.hold // 2
         if not await self._has_let_go():
             return  # the others take over when the tenure has expired
@@ -216,7 +222,8 @@ class Keeper:
             await self._clock.sleep(RETRY_MS)
 
     async def _watch_the_clock(self, tenure: Tenure) -> str:
-        """Return the reason of the loss, no later than `tenure.hold` after the last renewal."""
+        """Wait until the tenure is lost and return the reason, at the latest `margins.hold` after
+        the last answered renewal. Meanwhile, tell `office` when it becomes unsure or sure again."""
         self._is_unsure = False
         while True:
             age = self._tenures.age(tenure)

@@ -1,8 +1,9 @@
 """A standby: follows the ledger while another process leads, for a fast take-over.
 
-It follows the head and the batches and applies each batch to its leases, so a new leader need not
-read every lease and batch, which are most of what a store holds. It hands over only batches whose
-digests lead to the sealed head, or nothing. It writes nothing.
+A standby watches the head and the batches, and applies each batch to its own copy of the leases. A
+new leader then need not read every lease and batch, which are most of what a store holds.
+`hand_over` returns only batches whose digests lead to the sealed head; otherwise it returns
+nothing. A standby writes nothing.
 """
 
 from contextlib import suppress
@@ -32,7 +33,8 @@ AGAIN: Millis = SECOND  # pause before everything is read again
 
 
 class Standby:
-    """Call `begin` while another process leads; `hand_over` ends it."""
+    """Keeps a copy of the ledger up to date while another process leads. Call `begin` to start it,
+    and `hand_over` when this process begins to lead."""
 
     def __init__(self, store: Store, clock: Clock, tasks: Tasks) -> None:
         self._store = store
@@ -51,7 +53,7 @@ class Standby:
             self._main = self._tasks.spawn("standby", self._stand_by())
 
     def end(self) -> None:
-        """Stop at once and forget everything."""
+        """Stop following at once and drop the copy of the ledger."""
         if self._main is not None:
             self._main.cancel()
             self._main = None
@@ -59,11 +61,12 @@ class Standby:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether every reported head has been reached."""
+        """Whether the copy of the ledger has reached the last head that the watch reported."""
         return self._known is not None and self._known.is_in_step
 
     async def hand_over(self, head: Head) -> KnownLedger | None:
-        """Stop, and return the ledger up to `head`; None if it is not known within `PATIENCE`."""
+        """Stop following, and return the ledger up to `head`. Return None if the batches up to
+        `head` do not arrive within `PATIENCE`."""
         until = self._clock.monotonic() + PATIENCE
         while self._known is not None and not self._known.is_at(head):
             left = until - self._clock.monotonic()
@@ -100,8 +103,8 @@ class Standby:
             await self._clock.sleep(AGAIN)
 
     async def _read(self) -> None:
-        """Read everything as a new leader would. Another process goes on committing; those batches
-        are applied afterwards."""
+        """Read head, checkpoint, batches and leases as a new leader would, then follow changes.
+        Batches that the leader commits during the read are applied afterwards."""
         head = await until_answered(self._clock, Ledger(self._store, self._clock).look)
         carried, _ = await read_checkpoint(self._store, self._clock)
         if carried.seq > head.head.seq:
@@ -170,7 +173,8 @@ class Standby:
 
 
 def _offer(wire: Wire) -> StoredBatch | None:
-    """Return None if the object is not a batch. If a head names it, that head is never reached."""
+    """Decode a stored batch object; return None if the object is not a valid batch. The standby
+    never reaches a head whose chain needs such an object."""
     spec = part(wire, "spec")
     seq = spec.get("seq")
     if not isinstance(seq, int):

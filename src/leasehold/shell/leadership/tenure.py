@@ -1,8 +1,9 @@
 """`ports.tenure.Tenures` over the Store port: one object per key, changed by conditional writes.
 
-Called by the keeper. Every write has a unique name (`write`), so that after a lost answer the
-record itself shows whether the write was ours. Validity is kept here, not in the record: it counts
-from before a request is sent and ends before a release is sent.
+Called by the keeper. Every write has a unique name (`write`). After a lost answer, that name in the
+record shows whether the write was ours. Whether a tenure is valid is known only in this process,
+not from the record: a tenure is valid from before the request was sent, and ends before a release
+is sent.
 """
 
 from collections.abc import Awaitable, Callable
@@ -49,21 +50,22 @@ TRIES_MAX = 4  # attempts per operation, while others change the object
 
 
 class _Found(Record, frozen=True):
-    """A record and the object it was read from."""
+    """A tenure record and the stored object that it was read from."""
 
     record: TenureRecord
     wire: Wire
 
 
 class _Observed(Record, frozen=True):
-    """Since when, by our own clock, the record has been unchanged."""
+    """The last write seen in a record, and since when (by our own clock) the record is
+    unchanged."""
 
     write: tuple[str, int, str]
     since: Millis
 
 
 class StoreTenures:
-    """The tenures of one process from its start to its end."""
+    """Acquires, renews and releases tenures for one process, from its start to its end."""
 
     def __init__(
         self,
@@ -74,8 +76,8 @@ class StoreTenures:
         margins: Margins | None = None,
         is_alone: bool = False,
     ) -> None:
-        """`is_alone`: the store admits one process at a time, as a locked file does. The recorded
-        holder is then dead, and there is no wait."""
+        """`is_alone`: only one process at a time can open the store, such as a locked file. A
+        holder in the record is then dead, so `acquire` does not wait for its tenure to expire."""
         self._is_alone = is_alone
         self._margins = margins or Margins()
         problems = margin_problems(self._margins)
@@ -149,7 +151,8 @@ class StoreTenures:
         return age
 
     async def inspect(self, key: str) -> TenureRecord | None:
-        """Return the stored record; raise the store's errors."""
+        """Return the stored record of `key`; None if there is none. Errors of the store are
+        raised."""
         try:
             return tenure_from_wire(await self._store.get(KIND, NAMESPACE, tenure_name(key)))
         except NotFound:
@@ -174,9 +177,13 @@ class StoreTenures:
     def _refusal(
         self, key: str, found: _Found | None, holder: Holder, *, is_used: bool
     ) -> HeldByOther | None:
-        """Return why a record may not be replaced yet; None if it may. A record that names us may:
-        it is an unconfirmed write of ours. If there is a ledger but no record, the record was
-        deleted and its holder may not know yet."""
+        """Return why `holder` may not replace the record of `key` yet; None if it may.
+
+        A record of another holder may be replaced once it has been unchanged for `margins.take`. A
+        record that names `holder` may be replaced at once: it is our own write, whose answer was
+        lost. If there is a ledger (`is_used`) but no record, the record was deleted. Its holder may
+        not know yet, so the same time must pass.
+        """
         record = found.record if found else None
         if self._is_alone or (record is None and not is_used):
             return None
@@ -224,7 +231,8 @@ class StoreTenures:
         return Unanswered(why=why)
 
     async def _extend(self, tenure: Tenure) -> Renewed | None:
-        """Try to renew once; None if the object was changed but is still ours."""
+        """Try to renew once. Return None if the object was changed by others but still names us;
+        the caller then tries again."""
         known = self._stored[tenure.key]
         assert _is_mine(known.record, tenure), (known.record, tenure)
         wanted = replace(
@@ -260,15 +268,16 @@ class StoreTenures:
         return Expired(late_by=age - self._margins.hold)
 
     def _renewed(self, found: _Found, tenure: Tenure, sent: Millis) -> Renewed:
-        """Accept a renewal unless it arrives after the hard stop or a release."""
+        """Return the renewed tenure. Return `Expired` if the answer came after the hard stop, and
+        `NotHolder` if the tenure was released meanwhile."""
         age = self.age(tenure)
         if age is None or age >= self._margins.hold:
             return self._stopped(tenure, age)
         return self._granted(found, tenure.holder, sent)
 
     def _granted(self, found: _Found, holder: Holder, sent: Millis) -> Tenure | Unanswered:
-        """Return the tenure, valid from before the sending; `Unanswered` if it has expired
-        already."""
+        """Return the tenure, which is valid from `sent`, the time before the request was sent.
+        Return `Unanswered` if the tenure has expired since."""
         record = found.record
         assert record.holder == holder.identity, (record, holder)
         assert record.epoch >= self._highest.get(record.key, 0), record
@@ -282,8 +291,8 @@ class StoreTenures:
         return tenure
 
     async def _read(self, key: str) -> _Found | None:
-        """Read the record and note since when it has been unchanged. That time starts when the
-        answer arrives, because the record may have changed before."""
+        """Read the record, and note since when its content is unchanged. New content counts from
+        the arrival of the answer: when exactly it was written is not known."""
         try:
             wire = await self._in_time(lambda: self._store.get(KIND, NAMESPACE, tenure_name(key)))
         except NotFound:

@@ -1,4 +1,4 @@
-"""Calls with a time limit: a late answer does not count."""
+"""Calls with a time limit: an answer that comes late is not used."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -19,9 +19,9 @@ class _Answer(Generic[T]):
 async def answered_within(
     clock: Clock, tasks: Tasks, ms: Millis, call: Callable[[], Awaitable[T]]
 ) -> T:
-    """Return the call's result or raise its error; `OutcomeUnknown` if neither came within `ms` of
-    our own clock. An answer that came in time but is seen too late, because this process was
-    paused, counts as late."""
+    """Return the result of `call`, or raise its error. Raise `OutcomeUnknown` if neither arrives
+    within `ms` by our own clock. An answer that came in time but is read too late, because this
+    process was paused, counts as late."""
     sent = clock.monotonic()
     answer: _Answer[T] = _Answer()
     came = tasks.signal()

@@ -1,8 +1,8 @@
 """The commit protocol: one compare-and-swap on the LedgerHead commits a batch.
 
 Before the swap nothing has happened; after it the batch is a fact, even if this process crashes.
-What follows (the Lease objects) is idempotent and repeated by the next leader. Only the loop calls
-this.
+The writes after the swap (the Lease objects) are idempotent, and the next leader repeats them. Only
+the loop calls this module.
 """
 
 from collections.abc import Sequence
@@ -43,11 +43,12 @@ class HeadLost(Exception):  # noqa: N818 - named for the condition
 
 
 class Deposed(Exception):  # noqa: N818 - named for the condition
-    """Another process moved the head: drop everything known and start over."""
+    """Another process moved the head: the caller must drop everything it knows and start over."""
 
 
 class HeadObject(Record):
-    """The stored head, and up to which batch Lease objects have been written (`materialised`)."""
+    """The stored head. `materialised`: the Lease objects of all batches up to this number are
+    written."""
 
     head: Head
     materialised: int
@@ -55,7 +56,7 @@ class HeadObject(Record):
 
 
 class Committed(Record):
-    """A committed batch that the store still has."""
+    """A committed batch whose object is still in the store."""
 
     name: str  # of its object
     instant: Instant
@@ -63,11 +64,11 @@ class Committed(Record):
 
 class Ledger:
     """Reads and moves the head. Keeps the last known head, the batches that lead to it, and the
-    leftovers: objects that the store no longer needs."""
+    leftovers: objects that can be deleted."""
 
     def __init__(self, store: Store, clock: Clock, *, is_shared: bool = False) -> None:
-        """`is_shared`: other processes may lead on this store too. Then a write that repeats no
-        committed fact must be preceded by `confirm`."""
+        """`is_shared`: other processes may lead on this store too. Then `confirm` must be called
+        before each write that does not repeat a committed fact."""
         self._store = store
         self._clock = clock
         self.is_shared = is_shared
@@ -81,16 +82,19 @@ class Ledger:
         return self._known
 
     async def look(self) -> HeadObject:
-        """Return the head without sealing it. Raise `NotFound` before the first seal, and
-        `UnknownFormat`."""
+        """Read and return the head without sealing it. Raise `NotFound` if the store has no ledger
+        yet, and `UnknownFormat` if a later version of leasehold wrote the head."""
         self._known = await self._read()
         assert self._known.materialised <= self._known.head.seq, self._known
         return self._known
 
     async def seal(self, epoch: int | None = None) -> HeadObject:
-        """Write our epoch into the head, so that commits of older leaders fail. Without `epoch`,
-        take the next unused one. With `epoch`, raise `Deposed` if the head's is newer. A head that
-        a later version wrote stays unchanged: `UnknownFormat`, or with `epoch` `Deposed`."""
+        """Write our epoch into the head, so that commits of older leaders fail.
+
+        Without `epoch`, take the epoch after the head's, and raise `UnknownFormat` if a later
+        version of leasehold wrote the head. With `epoch`, raise `Deposed` if the head has a newer
+        epoch or was written by a later version. A head of a later version is never changed.
+        """
         assert epoch is None or epoch > 0, epoch
         while True:
             try:
@@ -119,8 +123,8 @@ class Ledger:
             return self.known
 
     async def confirm(self) -> None:
-        """Raise `Deposed` unless the stored head is the known one. Skipped without other
-        leaders."""
+        """Raise `Deposed` unless the stored head is still the one that this process knows. Do
+        nothing if no other process can lead on this store."""
         if not self.is_shared:
             return
         known = self.known.head
@@ -146,7 +150,8 @@ class Ledger:
         self.chain[batch.seq] = Committed(name=batch_name(batch.seq, digest), instant=batch.instant)
 
     def note_materialised(self, seq: int) -> None:
-        """Note that Lease objects are written up to batch `seq`; the next swap stores it."""
+        """Note that Lease objects are written up to batch `seq`. The next commit stores this
+        number."""
         known = self.known
         assert known.materialised <= seq <= known.head.seq, (known, seq)
         self._known = HeadObject(head=known.head, materialised=seq, version=known.version)
@@ -179,7 +184,8 @@ class Ledger:
         return head_from_wire(wire)
 
     async def _read_after_us(self) -> HeadObject:
-        """Read the head; raise `Deposed` if a newer version has written it since."""
+        """Read a head that we have sealed. Raise `Deposed` if a later version of leasehold has
+        written the head since."""
         try:
             return await self._read()
         except UnknownFormat:
@@ -190,7 +196,8 @@ class Ledger:
         self._known = head_from_wire(written)
 
     async def _begin(self) -> None:
-        """Create the first head of a new ledger; raise `HeadLost` if there was a ledger before."""
+        """Create the first head of a new ledger. Raise `HeadLost` if the store has batches but no
+        head."""
         batches: list[bytes] = []
         await until_answered(self._clock, lambda: self._store.scan("LedgerBatch", batches.append))
         if not batches:
@@ -213,7 +220,9 @@ class Ledger:
             await self._clock.sleep(FIRST_MS)
 
     async def _create_batch(self, seq: int, digest: str, exported: Wire) -> None:
-        """Store the batch. An orphan that no head names is harmless: its name has its digest."""
+        """Store the batch object before the head names it. If the head is never moved to this
+        batch, the object is harmless: no other batch can have its name, which contains its
+        digest."""
         obj = batch_object(exported)
         assert obj["metadata"] == {"name": batch_name(seq, digest), "finalizers": [ARCHIVED]}
         try:
@@ -222,7 +231,8 @@ class Ledger:
             return
 
     async def _publish(self, resolution: Resolution) -> None:
-        """Store the proof of a preemption before the commit: the batch holds only its digest."""
+        """Store the proof of a preemption before the commit, because the batch has only its
+        digest."""
         wire = resolution_to_wire(resolution)
         while True:
             try:
@@ -233,8 +243,9 @@ class Ledger:
                     return
 
     async def _is_published(self, resolution: Resolution, wire: Wire) -> bool:
-        """Return whether the object of that name is ours. Remove a different one, but only after
-        `confirm`: otherwise it may be the proof of what the next leader has committed."""
+        """Return whether the stored Resolution of this name is the one we want to write. Otherwise
+        delete the stored one, but only after `confirm`: if we no longer lead, it may be the proof
+        of a preemption that the next leader has committed."""
         with suppress(NotFound):
             there = await until_answered(
                 self._clock, lambda: self._store.get("Resolution", "", resolution.name)
@@ -253,7 +264,8 @@ class Ledger:
 
 
 async def sealed_epoch(store: Store, clock: Clock) -> int:
-    """Return the epoch in the head; 0 without a ledger. Raise `UnknownFormat`."""
+    """Return the epoch in the head; 0 if the store has no ledger. Raise `UnknownFormat` if a later
+    version of leasehold wrote the head."""
     try:
         return (await Ledger(store, clock).look()).head.epoch
     except NotFound:
@@ -265,7 +277,8 @@ def batch_name(seq: int, digest: str) -> str:
 
 
 def batch_object(line: Wire) -> Wire:
-    """Return the LedgerBatch object of an exported line; only compaction removes its finalizer."""
+    """Return the LedgerBatch object that stores an exported line. Only compaction removes the
+    object's finalizer."""
     seq, digest = line["seq"], text_at(line, "digest")
     assert isinstance(seq, int), seq
     return {
@@ -296,7 +309,8 @@ def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
 
 
 def head_from_wire(wire: Wire) -> HeadObject:
-    """Return the stored head; raise `UnknownFormat`."""
+    """Decode a LedgerHead object. Raise `UnknownFormat` if a later version of leasehold wrote
+    it."""
     spec, metadata = wire["spec"], wire["metadata"]
     assert isinstance(spec, dict)
     assert isinstance(metadata, dict)

@@ -16,7 +16,7 @@ from leasehold.shell.ledger.read_chain import KIND, spans
 
 
 class Gaps:
-    """The committed batches that the store lacks, by number."""
+    """Keeps the numbers of committed batches whose objects are missing in the store."""
 
     def __init__(self, ledger: Ledger, alert: Callable[[str], None]) -> None:
         self._ledger = ledger
@@ -24,7 +24,8 @@ class Gaps:
         self.missing: frozenset[int] = frozenset()
 
     async def follow(self, store: Store, clock: Clock, since: int) -> None:
-        """Watch for ever. Precondition: nothing was missing at version `since`."""
+        """Watch the batch objects; never return. At version `since` of the store no batch was
+        missing."""
         await follow(store, clock, KIND, since=since, listed=self._listed, changed=self._changed)
 
     def _listed(self, listing: Listing) -> None:

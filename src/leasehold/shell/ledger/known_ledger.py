@@ -1,7 +1,8 @@
-"""A standby's knowledge of the ledger: its batches and all leases, followed by watch events.
+"""A standby's copy of the ledger: its batches and all leases, kept up to date by watch events.
 
-It stands at one batch of the chain. Heads and batches may arrive in any order; it advances to a
-head once it has every batch up to it. Nothing here reads the store: `standby` does.
+The copy reflects the ledger up to one batch of the chain. Heads and batches may arrive in any
+order. Once every batch up to a reported head has arrived, the copy advances to that head. Nothing
+here reads the store: `standby` does.
 """
 
 from msgspec.structs import replace
@@ -17,11 +18,11 @@ from leasehold.shell.ledger.read_leases import tell_leases
 
 
 class ChainMismatch(Exception):  # noqa: N818 - named for the condition
-    """The known ledger does not lead to the stored head."""
+    """The copy of the ledger cannot lead to the stored head; the ledger must be read again."""
 
 
 class KnownBatch(Record):
-    """A committed batch. Its leases are dropped once the Lease objects have been written."""
+    """A committed batch. The leases in `batch` are dropped once their Lease objects are written."""
 
     name: str
     digest: Digest
@@ -29,7 +30,8 @@ class KnownBatch(Record):
 
 
 class KnownLedger:
-    """The known chain and leases; after the hand-over to a new leader, they belong to that one."""
+    """The batches since the checkpoint and all leases. A standby updates them until it hands them
+    over; from then on only the new leader uses them."""
 
     def __init__(
         self,
@@ -39,8 +41,9 @@ class KnownLedger:
         leases: dict[str, Lease],
         others: dict[tuple[int, Digest], str],
     ) -> None:
-        """`chain`: from the checkpoint (`carried`) up to the head, in order. `leases`: at least the
-        materialised ones. `others`: names of batches that exist but are not on the chain."""
+        """`chain`: the committed batches after the checkpoint `carried`, up to the head, in order.
+        `leases`: all leases that have objects; those of newer batches are added here. `others`:
+        names of stored batch objects that are not on the chain."""
         digest = chain[head.head.seq].digest if chain else carried.digest
         assert digest == head.head.digest, (digest, head.head)
         self._head = head
@@ -63,14 +66,15 @@ class KnownLedger:
         return (self._links.seq, self._links.digest) == (head.seq, head.digest)
 
     def leads_on_from(self, carried: Carried) -> bool:
-        """Return whether the known chain covers everything after `carried`."""
+        """Return whether the checkpoint `carried` is on the known chain, so that every batch after
+        it is known."""
         if carried.seq == self.carried.seq:
             return carried.digest == self.carried.digest
         return self._is_on_chain(carried.seq, carried.digest)
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the last reported head has been reached."""
+        """Whether this copy of the ledger has reached the last reported head."""
         return self.is_at(self._head.head)
 
     @property
@@ -91,8 +95,8 @@ class KnownLedger:
             self.dropped = []
 
     def hear(self, head: HeadObject) -> None:
-        """Note a new head. Raise `ChainMismatch` if a later version lies before the known batches:
-        the store was restored."""
+        """Note a reported head, unless it is older than the last one. Raise `ChainMismatch` if it
+        names an earlier batch than the known ones: the store was then restored from a backup."""
         if head.version <= self._head.version:
             return
         if head.head.seq < self._links.seq or head.materialised < self._head.materialised:
@@ -100,7 +104,8 @@ class KnownLedger:
         self._head = head
 
     def go_on(self) -> None:
-        """Advance to the last head, if every batch up to it is known."""
+        """Apply the batches up to the last reported head; do nothing until all of them have
+        arrived."""
         head = self._head.head
         if head.seq == self._links.seq and not self.is_in_step:
             raise ChainMismatch
@@ -112,7 +117,8 @@ class KnownLedger:
         self._skim()
 
     def let_go(self, carried: Carried) -> None:
-        """Drop the batches and leases that the checkpoint `carried` covers."""
+        """Drop the batches and leases that the checkpoint `carried` summarises. Do nothing if the
+        checkpoint is ahead of the known batches."""
         assert self.carried.seq <= carried.seq, (self.carried.seq, carried.seq)
         if carried.seq > self._links.seq:
             return  # retry after those batches have arrived
@@ -133,7 +139,8 @@ class KnownLedger:
         self.dropped = dropped if self._archived else []
 
     def strays(self) -> list[str]:
-        """Return names of batch objects up to the current one that are not on the chain."""
+        """Return the names of batch objects that can be deleted: they are not newer than the last
+        known batch and not on the chain. They were never committed, or are compacted already."""
         return [
             name
             for (seq, digest), name in self._present.items()
@@ -151,7 +158,7 @@ class KnownLedger:
             raise ChainMismatch from None
 
     def _skim(self) -> None:
-        """Drop leases from batches whose Lease objects have been written."""
+        """Remove the leases from known batches whose Lease objects are written."""
         upto = min(self._head.materialised, self._links.seq)
         for seq in range(self._skimmed + 1, upto + 1):
             known = self.chain[seq]

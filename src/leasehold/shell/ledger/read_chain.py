@@ -1,8 +1,9 @@
 """Reads the batches since the last checkpoint and selects the chain that leads to the head.
 
-Called by `recover`. The objects are scanned twice without holding them: first for numbers and
-digests, then to check each against the digests before it. Walking back from the head along verified
-batches gives the chain; any other batch was never committed.
+Called by `read_ledger` and by the reader of a data folder. The objects are scanned twice, so that
+they need not be held in memory: first for numbers and digests, then to check each batch against the
+digests before it. Walking back from the head along verified batches gives the chain. A batch that
+is not on the chain was never committed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ KIND = "LedgerBatch"
 
 
 class BatchLost(msgspec.ValidationError):
-    """Batches of the head's chain are missing or differ from what was committed."""
+    """Committed batches that lead to the head are missing, or differ from what was committed."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         word = "batch" if len(numbers) == 1 else "batches"
@@ -31,7 +32,8 @@ class BatchLost(msgspec.ValidationError):
 
 
 class Link(Record):
-    """A batch that is valid after the digest `before`."""
+    """A verified batch: its digest follows from its content and from `before`, the digest of the
+    batch ahead of it."""
 
     name: str
     before: Digest
@@ -58,11 +60,12 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 
 class Lines:
-    """The batches in the store, up to the head's number."""
+    """Selects the committed batches among all batch objects of a store. Pass every object to
+    `note`, then every object to `check`; then call `chain`."""
 
     def __init__(self, head: Head, *, after: int, digest: Digest, whole_after: int) -> None:
-        """`digest` is the one after batch `after`, where the archive ends. Batches after
-        `whole_after` are read with their leases, earlier ones without."""
+        """`after` is the last batch that a checkpoint summarises, and `digest` is its digest.
+        Batches after `whole_after` are decoded with their leases, earlier ones without."""
         self._head = head
         self._after = after
         self._whole_after = whole_after
@@ -99,7 +102,8 @@ class Lines:
             )
 
     def chain(self) -> list[Link]:
-        """Return the chain in order; raise `BatchLost`."""
+        """Return the committed batches after the checkpoint, in order. Raise `BatchLost` if one is
+        missing or damaged."""
         links = []
         wanted = self._head.digest
         for number in range(self._head.seq, self._after, -1):
@@ -112,19 +116,22 @@ class Lines:
         return links[::-1]
 
     def _missing(self, number: int, digest: Digest) -> list[int]:
-        """Return the missing numbers up to `number`, whose batch could not be verified: either it
-        is missing or damaged, or an earlier one is missing."""
+        """Return the numbers of missing batches when batch `number` has no verified object. If the
+        object of `number` exists and an earlier batch is missing, that gap is the cause and
+        `number` is not listed. Otherwise `number` is listed too: it is missing or damaged."""
         found = [each for each in range(self._after + 1, number) if each not in self._digests]
         is_there = digest in self._digests.get(number, ())
         return found if found and is_there else [*found, number]
 
     def left_over(self) -> dict[tuple[int, Digest], str]:
-        """Return names of batches that are not on the chain. Call it after `chain`."""
+        """Return the names of stored batches that are not on the chain, by number and digest. Call
+        `chain` first."""
         return self._names
 
 
 async def read_lines(store: Store, clock: Clock, lines: Lines) -> int:
-    """Scan all batches into `lines` and return the version to watch from."""
+    """Scan all batch objects twice into `lines`. Return the store's version at the first scan, from
+    which a caller can watch for changes."""
     version = await until_answered(clock, lambda: store.scan(KIND, lines.note))
     await until_answered(clock, lambda: store.scan(KIND, lines.check))
     return version
@@ -142,7 +149,8 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 def _decoded(body: bytes) -> _Object | None:
-    """Return None for an object that is no batch. `BatchLost` reports it if the chain needs it."""
+    """Decode a batch object; return None if it is not a batch. If the chain needs that object,
+    `Lines.chain` raises `BatchLost`."""
     try:
         return _decode(body)
     except msgspec.DecodeError:

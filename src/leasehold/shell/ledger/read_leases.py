@@ -1,4 +1,4 @@
-"""All leases: Lease objects, updated by committed batches that the objects do not reflect yet.
+"""Reads all leases: Lease objects, and committed batches that the objects do not reflect yet.
 
 Called by `recover` for a new leader and by `standby` for a possible one.
 """
@@ -23,8 +23,8 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Disable garbage collection while a million long-lived records are created; scanning them
-    repeatedly would take half the time of a restart."""
+    """Disable garbage collection while the block creates many long-lived records. With a million
+    leases, the collector would scan them again and again, for half the time of a restart."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -35,7 +35,8 @@ def no_collection() -> Iterator[None]:
 
 
 async def stored_leases(store: Store, clock: Clock) -> dict[str, Lease]:
-    """Read all leases one by one: a hundred thousand decoded objects need too much memory."""
+    """Return all stored leases by name. Each object is decoded and dropped before the next one,
+    because a hundred thousand decoded objects would need too much memory."""
     leases: dict[str, Lease] = {}
 
     def see(body: bytes) -> None:
@@ -51,7 +52,8 @@ async def stored_leases(store: Store, clock: Clock) -> dict[str, Lease]:
 
 
 def tell_leases(leases: dict[str, Lease], batch: Batch) -> None:
-    """Apply a committed batch to the leases, whether or not their objects reflect it already."""
+    """Apply a committed batch to `leases`. The result is the same if the leases reflect it
+    already."""
     for name, reason, deadline in batch.ending:
         ending = Ending(why=parse_why(reason), deadline=deadline, batch=batch.seq, at=batch.instant)
         leases[name] = replace(leases[name], ending=ending)
@@ -66,7 +68,8 @@ def tell_leases(leases: dict[str, Lease], batch: Batch) -> None:
 
 
 def _pod_name(lease: Lease, closed: list[Lease]) -> str:
-    """Return the pod's name: a refinanced lease keeps its pod, any other has a new one."""
+    """Return the name of the lease's pod; "" for a spare. A refinanced lease keeps the pod of the
+    lease in `closed` that it replaces; any other lease has a new pod."""
     if lease.role is Role.SPARE:
         return ""
     if lease.reason is not Opened.REFINANCE:

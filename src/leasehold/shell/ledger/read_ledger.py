@@ -1,7 +1,8 @@
-"""Reads the ledger from its objects: batches since the last checkpoint, and all leases.
+"""Reads the ledger from its objects: the batches since the last checkpoint, and all leases.
 
-Called by a new leader (`recover`) unless its standby knows the ledger already, by a standby at
-first (`standby`), and by simulations to check what a standby handed over. It writes nothing.
+Called by a new leader (`recover`), unless its standby has a copy of the ledger; by a standby when
+it starts its copy; and by simulations, to check the copy that a standby handed over. Nothing is
+written.
 """
 
 from leasehold.core.ledger.checkpoint import Carried
@@ -16,9 +17,12 @@ from leasehold.shell.ledger.read_leases import stored_leases
 async def read_ledger(
     store: Store, clock: Clock, head: HeadObject, carried: Carried
 ) -> tuple[KnownLedger, int]:
-    """Read the ledger up to this head; also return the version to watch batches from. Batches whose
-    leases are objects already are read without leases. Others may write meanwhile: later reads may
-    show more than the head did, never less."""
+    """Read the ledger up to `head`. Return it with the store's version from which to watch for new
+    batches.
+
+    Batches whose Lease objects are already written are read without their leases. Other processes
+    may write during the read, so leases may already show changes of batches after `head`.
+    """
     lines = Lines(
         head.head,
         after=carried.seq,

@@ -1,7 +1,7 @@
-"""Which runs are quarantined after a defect of leasehold, and when starts stop altogether.
+"""Decides which runs are quarantined after a defect of leasehold, and when all starts stop.
 
 The loop reports decisions that failed or would break an invariant. The runs concerned are
-quarantined, all others continue. The state is lost at a restart.
+quarantined, and all others continue. Quarantines are lost at a restart.
 """
 
 from collections.abc import Callable
@@ -47,24 +47,25 @@ class Defects:
         self.trouble = ""  # why no decisions are taken; "" if they are
 
     def went_well(self) -> None:
-        """Note a complete turn without failure."""
+        """Note that a turn was completed without failure."""
         if self._in_a_row:
             self._containment.went_well(_LOOP)
         self.trouble, self._in_a_row = "", 0
 
     def lift(self, uid: Uid) -> None:
-        """Retry a run that was edited."""
+        """End the quarantine of a run that was edited or no longer exists."""
         self._costly.pop(uid, None)
         self._try_again(uid)
 
     @property
     def costly(self) -> frozenset[Uid]:
-        """Runs quarantined because deciding about them took too many steps."""
+        """The quarantined runs about which a decision took too many steps. They are tried again
+        later."""
         return frozenset(uid for uid in self._costly if uid in self.quarantined)
 
     def try_again(self, now: Instant, world: World) -> None:
-        """Lift the quarantine of costly runs whose pause is over (`now` is monotonic), and forget
-        those that no longer exist."""
+        """End the quarantine of runs that took too many steps and whose pause is over; forget runs
+        that no longer exist. `now` is monotonic."""
         for uid, (_, at) in list(self._costly.items()):
             if uid not in world.runs:
                 self.lift(uid)
@@ -75,7 +76,8 @@ class Defects:
 
     @property
     def next_try(self) -> Instant | None:
-        """When the next costly run is retried, by the monotonic clock."""
+        """When the next quarantined run that took too many steps is tried again, by the monotonic
+        clock; None if there is none."""
         return min((self._costly[uid][1] for uid in self.costly), default=None)
 
     def _try_again(self, uid: Uid) -> None:
@@ -83,8 +85,8 @@ class Defects:
         self.left_alone -= {uid}
 
     def broken(self, broken: InvariantBroken) -> None:
-        """Quarantine the named runs. If there are none, or others already, stop binding and
-        preemption."""
+        """Quarantine the runs that the violations name. If they name none, or if a run was
+        quarantined before (except for too many steps), also stop binding and preemption."""
         named = frozenset(uid for each in broken.violations for uid in each.runs)
         for each in broken.violations:
             self._alert(f"defect: {each}")
@@ -93,9 +95,12 @@ class Defects:
         self.quarantined |= named
 
     def failed(self, error: Exception, run: Run | None, now: Instant) -> Millis:
-        """Quarantine the run that the failure concerns, first partly, then completely. A failure
-        that concerns no run is retried with growing pauses, and finally without binding and
-        preemption. `now` is monotonic. Return how long to wait before the next try."""
+        """Note a failed decision, and return how long to wait before the next try.
+
+        A run that the failure concerns is quarantined: the first time it may not start or grow, the
+        second time no decision concerns it. A failure that concerns no run is retried with growing
+        pauses; after several in a row, binding and preemption stop. `now` is monotonic.
+        """
         uid, cause = about_whom(error), cause_of(error)
         about = _LOOP
         if uid:

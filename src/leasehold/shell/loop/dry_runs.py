@@ -1,9 +1,9 @@
-"""Dry run of a Run's pods before the Run is considered.
+"""Dry-runs a Run's pods before the Run is considered.
 
-Used by the loop if the store supports it (an API server's dry run): otherwise a Run whose pods can
-never be created would get leases again and again. What the server adds to a pod (namespace limits,
-sidecars) counts for its placement. A refusal may be temporary (a missing ServiceAccount, a quota
-about to be raised), so the Run is retried with growing pauses.
+Used by the loop if the store supports dry runs, as an API server does. Without them, a Run whose
+pods can never be created would get leases again and again. Resources that the server adds to a pod
+(namespace limits, sidecars) count for its placement. A refusal may be temporary (a missing
+ServiceAccount, a quota about to be raised), so the Run is tried again with growing pauses.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ _UNTRIABLE = "dry run"
 
 @dataclass(slots=True)
 class _Refused:
-    """A Run whose pods the server refused, as of then."""
+    """A Run whose pods the server refused: the object as it was then, and when to try it again."""
 
     obj: Wire
     generation: int
@@ -55,7 +55,8 @@ class _Refused:
 
 class DryRuns:
     def __init__(self, rehearse: Rehearse | None, untried: Untried = lambda _, __: None) -> None:
-        """`untried` is called with a run that could not be tried, and the reason."""
+        """`untried` is called with each run whose pods the server could not dry-run, and the
+        reason."""
         self._rehearse = rehearse
         self._tell = untried
         self._tried: dict[Uid, int] = {}  # the generation that was tried
@@ -64,18 +65,20 @@ class DryRuns:
         self._amounts: dict[Uid, tuple[int, int, frozenset[str] | None]] = {}
 
     def due(self, now: Instant) -> list[News]:
-        """Return the Runs to be retried now, as news; `now` is monotonic."""
+        """Return the refused Runs whose pause is over, in the form of events, so that they are
+        tried again. `now` is monotonic."""
         again = [each for each in self._refused.values() if each.due <= now][:AGAIN_AT_ONCE]
         return [News(kind="Run", gone=False, obj=each.obj) for each in again]
 
     @property
     def next_try(self) -> Instant | None:
-        """When the next refused Run is retried, by the monotonic clock."""
+        """When the next refused Run is tried again, by the monotonic clock; None if there is
+        none."""
         return min((each.due for each in self._refused.values()), default=None)
 
     async def refused(self, world: World, news: list[News], now: Instant) -> dict[Uid, Unreadable]:
-        """Try the new or changed Runs in `news`; return those whose pods cannot be created. Only
-        the last news of a Run counts, because it may be its deletion."""
+        """Dry-run the pods of new or changed Runs in `news`, and return the Runs that were refused.
+        Of several events about a Run only the last counts, because it may be the Run's deletion."""
         if self._rehearse is None:
             return {}
         last = {_uid(each.obj): each for each in news if each.kind == "Run"}
@@ -124,7 +127,8 @@ class DryRuns:
         self._refused[run.uid] = _Refused(obj, run.generation, times, now + pause)
 
     def amended(self, run: Run) -> Run:
-        """Return the run with the resources that its pods request after the server's changes."""
+        """Return the run with the CPU, memory and nodes of its pods as the server would create
+        them."""
         known = self._amounts.get(run.uid)
         if known is None:
             return run
@@ -157,7 +161,8 @@ def _is_admitted(world: World, run: Run) -> bool:
 
 
 def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:
-    """Return the Runs in a listing that have no status yet, were quarantined, or have volumes."""
+    """Return the listed Runs that must be dry-run after a recovery: those that have no status yet,
+    are quarantined, or have volumes."""
     bodies = listed.get("Run", [])
     return [
         _decode(body)
@@ -167,8 +172,8 @@ def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:
 
 
 def _trial(world: World, run: Run) -> Trial:
-    """Return a trial of the smallest start: one group if groups start separately, or an elastic
-    run's minimum width."""
+    """Return a dry run for the pods of the smallest start that the run allows: one group if groups
+    start separately, or the minimum width of an elastic run."""
     spec = run.spec
     gpus = spec.group_gpus if spec.gang is Gang.GROUP else spec.total_gpus
     if spec.malleable is not None:

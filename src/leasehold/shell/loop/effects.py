@@ -1,7 +1,16 @@
 """All writes that follow from a commit but are not part of it: pods, statuses, reservations.
 
 Level-triggered: a write that fails stays on the list and is tried again. Nothing waits for these
-writes, and repeating them is harmless.
+writes, and repeating them is harmless. On a store where other processes may lead, their order is:
+
+    with the leases    create the first pods, without a node: an unbound pod uses no GPU
+    then, per round    create the other pods and the Reservations; add finalizers to Runs
+                       confirm leadership: read the head after all that the next writes rely on
+                       bind and delete pods, remove finalizers: a deposed leader must do none of it
+    after all rounds   write the statuses, which then report the pods as bound
+    in the next turn   write the statuses of runs whose pods were created in this turn
+
+Without other leaders nothing is confirmed, and a pod is created with its node, after its lease.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,8 +62,9 @@ Contain = Callable[[About, Exception], object]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One write that is owed for `key`; `settle` returns whether its answer is good enough.
-    `asks`: the write repeats no committed fact, so leadership is confirmed first."""
+    """One write that is still to be done for the object `key`; `owed` is the list it returns to if
+    it fails. `settle` returns whether the store's answer is good enough. `asks`: the write repeats
+    no committed fact, so leadership is confirmed first."""
 
     owed: dict[str, None]
     key: str
@@ -65,8 +75,9 @@ class Order:
 
 
 def _is_news(old: Reservation | None, new: Reservation) -> bool:
-    """Return whether a plan differs enough to be written. A start that may move either way must
-    move by more than a minute. Every other change is written, because a restart reads it back."""
+    """Return whether a reservation must be written, given the last written one. If its confidence
+    is exact or window-aligned and only its times have changed, its start must have moved by more
+    than a minute. Every other change is written, because a restart reads it back."""
     if old is None or new.confidence not in (Confidence.EXACT, Confidence.WINDOW):
         return True
     if abs(new.starts - old.starts) > MINUTE:
@@ -76,7 +87,7 @@ def _is_news(old: Reservation | None, new: Reservation) -> bool:
 
 
 class Effects:
-    """The owed writes, by object."""
+    """Keeps which objects must be written to the store, and writes them after each turn."""
 
     def __init__(
         self,
@@ -86,11 +97,9 @@ class Effects:
         *,
         contain: Contain | None = None,
     ) -> None:
-        """`on_made` receives each pod as created; its watch event is then no news. `contain`
-        receives the object and error when no write can be built for it; without `contain` the error
-        is raised. If other processes may lead too (`Ledger.is_shared`), a pod is created without a
-        node and bound by a second write, after the head has confirmed that this process still
-        leads."""
+        """`on_made` is called with each pod that was created, so that its watch event can be
+        ignored. `contain` is called with the object and the error if the writes of an object cannot
+        be built; without `contain` the error is raised."""
         self._store = store
         self._ledger = ledger
         self._on_made = on_made
@@ -111,7 +120,8 @@ class Effects:
         self._plans: dict[str, Reservation] = {}  # as last written
 
     def owe_everything(self, world: World) -> None:
-        """Owe every object its writes, because after recovery nothing is known to be written."""
+        """Put all objects on the list, because after a recovery it is not known which writes were
+        done."""
         self._runs.update(dict.fromkeys(world.runs))
         self._runs.update(dict.fromkeys(world.pods_by_run))
         self._reservations.update(dict.fromkeys(world.reservations))
@@ -128,8 +138,9 @@ class Effects:
         return bool(self._runs or self._reservations or self._budgets)
 
     def hear(self, kind: str, obj: Wire) -> bool:
-        """Note a write to this object (perhaps by this process, perhaps only its status). Return
-        whether it must be corrected; events that arrive while sending are examined afterwards."""
+        """Handle a watch event: `obj` was written, perhaps by this process. Return whether its
+        status must be written again, because another process wrote it. Events during our own writes
+        are examined after them."""
         found = stamps(obj)
         uid = "" if kind == "Reservation" else found.uid
         place = (kind, found.namespace, found.name, uid)
@@ -153,9 +164,9 @@ class Effects:
         return True
 
     def begin(self, turn: Turn) -> list[Order]:
-        """Return orders for pods of the leases that this turn opened, to be written along with the
-        leases; pass the answers to `settle`. Without other leaders there are none: the pod is then
-        created with its node, after its lease."""
+        """Return orders to create pods of the leases that this turn opened, for writing along with
+        the leases; pass the answers to `settle`. Return none if no other process may lead: a pod is
+        then created with its node, after its lease."""
         orders: list[Order] = []
         if not self._ledger.is_shared:
             return orders
@@ -170,7 +181,8 @@ class Effects:
         return orders
 
     def settle(self, orders: Sequence[Order], answers: Sequence[Answer]) -> bool:
-        """Handle each answer. Failed orders are owed again; return whether there were none."""
+        """Handle the answer to each order, and put failed orders back on the list. Return whether
+        none failed."""
         complete = True
         for order, answer in zip(orders, answers, strict=True):
             if not order.settle(answer):
@@ -179,8 +191,8 @@ class Effects:
         return complete
 
     async def perform(self, turn: Turn) -> bool:
-        """Write what is owed, in rounds, so that the first pods start while the last are created.
-        Return False if something is left for later."""
+        """Do all writes on the list, in rounds, so that the first pods start while the last are
+        created. Return whether all succeeded; failed ones stay on the list."""
         self._bindings = []  # bindings of pods from `begin` are ordered again
         reservations, runs, budgets = [*self._reservations], [*self._runs], [*self._budgets]
         self._reservations.clear()
@@ -215,8 +227,8 @@ class Effects:
         return complete
 
     def _due_statuses(self) -> list[Order]:
-        """Return the statuses to write now. While pods were just created, the next turn will change
-        the status again, so it is put off by one turn, but only once."""
+        """Return the statuses to write in this turn. If pods were just created, the next turn may
+        change the statuses again; then each status is put off by one turn, but only once."""
         waiting, self._waiting = self._waiting, []
         if not self._untold:
             self._put_off.clear()
@@ -233,8 +245,8 @@ class Effects:
 
     @contextmanager
     def _apart(self, kind: str, key: str, run: Run | None = None) -> Iterator[None]:
-        """Contain an error while building the writes of one object: they are dropped until the
-        object changes, and other objects are still written."""
+        """Contain an error in a block that builds the writes of one object. Those writes are
+        dropped until the object changes, and other objects are still written."""
         try:
             yield
         except Exception as error:
@@ -245,7 +257,9 @@ class Effects:
             self._contain(About(kind, name, namespace, uid), error)
 
     async def _place(self, orders: list[Order]) -> bool:
-        """Send one round of writes; failed ones are owed again."""
+        """Do one round of writes in the order that the module docstring explains. Statuses are kept
+        for later, except on a store without other leaders. Return whether all writes succeeded;
+        failed ones stay on the list."""
         if not self._ledger.is_shared:
             return await self._send(orders)
         self._waiting += [order for order in orders if order.waits and not order.asks]
@@ -356,7 +370,8 @@ class Effects:
         return Order(self._runs, uid, write, settle, asks=True)
 
     def _release(self, pod: Pod, uid: str) -> Order:
-        """Remove our finalizer from a pod. If its deletion is ordered too, that completes it."""
+        """Remove our finalizer from a pod. If the pod's deletion was requested, the store now
+        completes it."""
 
         def settle(answer: Answer) -> bool:
             return isinstance(answer, dict | NotFound | Conflict)  # on a conflict an event follows
@@ -412,8 +427,9 @@ class Effects:
         *,
         written: Settle = lambda _: True,
     ) -> list[Order]:
-        """Return the write of a status, if it changed. If another process has written the status,
-        leadership is confirmed first, because that process may be the leader by now."""
+        """Return the order to write a status; none if we wrote the same status last. If another
+        process has written the status since, leadership is confirmed first: that process may be the
+        leader by now."""
         if self._said.says(place, status):
             return []
 

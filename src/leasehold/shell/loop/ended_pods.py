@@ -1,8 +1,8 @@
-"""Deletes pods that ended long ago, like Kubernetes' pod garbage collector, where there is none.
+"""Deletes pods that ended long ago, as Kubernetes' pod garbage collector does on a cluster.
 
 Run by every plane as a task. The controller keeps a pod that ended by itself, so that its log can
-be read. This task deletes it after a week, or as the oldest of too many, but never a pod that may
-still run.
+be read. This task deletes such a pod after a week, or earlier if there are too many of them. A pod
+that may still run is never deleted.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,10 +26,12 @@ async def sweep_ended_pods(
     leads: Callable[[], Awaitable[bool]],
     keep: int = KEEP,
 ) -> None:
-    """Sweep every minute; never return.
-    `world`: must contain only committed facts, because until its lease is closed, the pod is the
-    only record of how it ended. `leads`: confirms leadership, after the pods and their versions
-    have been chosen."""
+    """Delete old ended pods every minute; never return.
+
+    `world` must return a World with only committed facts: until a lease is closed, its pod is the
+    only record of how it ended. `leads` confirms leadership; it is called after the pods and their
+    versions were chosen. `keep`: the most ended pods that stay.
+    """
     while True:
         await clock.sleep(EVERY)
         known = world()
@@ -44,7 +46,8 @@ async def sweep_ended_pods(
 
 
 def _old(world: World, keep: int, now: Instant) -> list[Write]:
-    """Return deletions of pods that ended a week ago and of the oldest of too many."""
+    """Return deletions of the pods that ended more than a week ago, and of the oldest ones if more
+    than `keep` have ended."""
     ended = sorted(
         (
             (pod.finished_at or 0, key)

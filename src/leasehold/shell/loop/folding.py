@@ -1,7 +1,7 @@
 """Translates an object from the store into a change of the World.
 
-Called by the loop for every event. Reading the object may raise the reader's errors; the returned
-fold is applied only after the whole object was read.
+Called by the loop for every event. The functions return the change as a function of the World (a
+fold), which is applied only after the whole object was read. Reading may raise the reader's errors.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,8 @@ def fold_of(
 
 
 def fold_of_gone(kind: str, obj: Wire, terms: PlaneSettings) -> Fold:
-    """Return the change for a deleted object: its name is enough, except for a pod's last state."""
+    """Return the change of the World for a deleted object. The object's name is enough, except for
+    a pod, whose last state is folded first."""
     match kind:
         case "Budget":
             return lambda world: world.drop_budget(key_of(obj))
@@ -67,7 +68,8 @@ def fold_of_gone(kind: str, obj: Wire, terms: PlaneSettings) -> Fold:
 
 
 def fold_of_unreadable(kind: str, obj: Wire) -> Fold:
-    """Forget the object, because a controller that starts now could not read it either."""
+    """Return the change that removes an unreadable object from the World, because a controller that
+    starts now could not read the object either."""
     match kind:
         case "Budget":
             return lambda world: world.drop_budget(key_of(obj))
@@ -80,8 +82,8 @@ def fold_of_unreadable(kind: str, obj: Wire) -> Fold:
 
 
 def as_heard(node: Node, known: Node | None, now: Instant) -> Node:
-    """Return the node with `unheard_since` by our own clock: timestamps of another machine's clock
-    cannot be compared with it."""
+    """Return the node with `unheard_since`, the time by our own clock since when it is not ready.
+    Timestamps of another machine's clock cannot be compared with ours."""
     if node.ready:
         return node
     if known is not None and known.unheard_since is not None:

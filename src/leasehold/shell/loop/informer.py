@@ -1,8 +1,9 @@
-"""Watches the kinds that the loop needs and passes events on in the store's order.
+"""Watches the kinds of objects that the loop needs, and passes events on in the store's order.
 
-One task per kind puts events into the inbox. Objects that vanished while the watch was broken are
-reported as deleted. Nothing is decided here: events only wake the loop. Status changes are no news,
-but the component that writes statuses sees each one and detects writes by others.
+One task per kind puts events into the inbox. An object that vanished while the watch was broken is
+reported as deleted. Nothing is decided here: events only wake the loop. A status change is not an
+event for the inbox; it is passed to the component that writes that status, which thereby detects
+writes by other processes.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,8 @@ Hear = Callable[[str, Wire], bool]
 
 
 class News(Record):
-    """An object's current state; if `gone`, its last known state."""
+    """An event: an object's current state, or, if `gone`, the last known state of a deleted
+    object."""
 
     kind: str
     gone: bool
@@ -34,7 +36,7 @@ class News(Record):
 
 
 class Informer:
-    """Watches one kind; never returns."""
+    """Watches the objects of one kind; `run` never returns."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class Informer:
         wake: Signal,
         hear: Hear = lambda _kind, _obj: False,
     ) -> None:
-        """`hear` is called with each object whose status may have been written."""
+        """`hear` is called with each object whose status may have been written, by anyone."""
         self._hear_status = hear
         self._kind = kind
         self._store = store
@@ -61,8 +63,9 @@ class Informer:
         self._there: dict[str, bytes] = {}
 
     def expect(self, obj: Wire) -> None:
-        """Ignore the creation event of an object that this process created. Only creations qualify:
-        an update that changes nothing returns a version that another process may have written."""
+        """Ignore the event of a creation by this process; `obj` is the created object. Only
+        creations can be ignored: an update that changes nothing returns a version that another
+        process may have written."""
         version = version_at(part(obj, "metadata"))
         if version > self._version:  # otherwise the event has already come
             self._own[version] = (_key(obj), self._kept(obj))
@@ -118,7 +121,7 @@ class Informer:
         return _encode(_without_status(obj) if self._kind in _OURS_IS_STATUS else obj)
 
     def _is_echo(self, before: bytes | None, key: str) -> bool:
-        """Return whether an event is only our own status write, which must not cause a plan."""
+        """Return whether an event changed nothing but the status, which must not cause a turn."""
         return self._kind in _OURS_IS_STATUS and before == self._there[key]
 
     def _tell(self, obj: Wire, *, gone: bool) -> None:
@@ -129,8 +132,8 @@ class Informer:
 async def hear_of_ours(
     store: Store, clock: Clock, kind: str, since: int, *, hear: Hear, wake: Signal
 ) -> None:
-    """Watch a kind that only the control plane writes; never return. An event is news only if
-    `hear` finds that another process wrote it."""
+    """Watch a kind that only the control plane writes; never return. Wake the loop only if `hear`
+    finds that another process wrote an object and that it must be corrected."""
 
     def changed(event: WatchEvent) -> None:
         if event.type != "DELETED" and hear(kind, event.object):

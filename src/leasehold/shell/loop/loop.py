@@ -47,7 +47,7 @@ BetweenTurns = Callable[[World, Ledger], Awaitable[Millis | None]]
 
 
 class Decider(Protocol):
-    """The signature of `control.decide`."""
+    """The type of the function that takes the decisions of a turn, `control.decide`."""
 
     def __call__(
         self,
@@ -72,11 +72,12 @@ LOST_AGAIN_MS: Millis = 10_000  # pause before a damaged ledger is read again
 
 
 class NotCommitted(Exception):  # noqa: N818 - named for the condition
-    """A decision is still not committed after the caller's patience."""
+    """A decision is still not committed after the time that the caller was willing to wait."""
 
 
 class Controller:
-    """One control plane process. `world` is None before recovery and after being deposed."""
+    """The loop of one control plane process. `world` is None before recovery and after being
+    deposed."""
 
     def __init__(
         self,
@@ -91,7 +92,8 @@ class Controller:
         standby: Standby | None = None,
         decider: Decider = decide,
     ) -> None:
-        """`standby` knows the ledger when this process begins to lead."""
+        """`standby` has a copy of the ledger when this process begins to lead, so that recovery is
+        fast."""
         self._store = store
         self._standby = standby
         self._clock = clock
@@ -122,8 +124,9 @@ class Controller:
         self.world: World | None = None
 
     async def run(self) -> None:
-        """Lead for ever, as the single controller. On `Deposed`, retry with the same epoch, so that
-        a newer leader is never overtaken."""
+        """Lead for ever as the only controller, without a keeper. After `Deposed`, retry with the
+        same epoch: the retry fails while the head has a newer epoch, so a newer leader is never
+        displaced."""
         while True:
             try:
                 await self.lead(self._epoch)
@@ -133,8 +136,8 @@ class Controller:
                 await self._clock.sleep(RETRY_MS)
 
     async def lead(self, epoch: int | None = None) -> None:
-        """Recover, then take turn after turn; recover again after failures. Raise `Deposed`.
-        Without `epoch`, use the one after the head's."""
+        """Recover, then take turn after turn; recover again after failures. Raise `Deposed` if
+        another process leads by now. Without `epoch`, use the one after the head's."""
         self._epoch = epoch
         while True:
             try:
@@ -168,7 +171,7 @@ class Controller:
                 await self._clock.sleep(pause)
 
     def drop(self) -> None:
-        """Forget everything at once; until recovery, queries get no answer."""
+        """Forget everything at once. Until the next recovery, queries get no answer."""
         for task in self._informers:
             task.cancel()
         self._informers.clear()
@@ -180,7 +183,8 @@ class Controller:
 
     @property
     def about(self) -> str:
-        """The Run that is being decided on right now; read by another thread."""
+        """The key of the Run that is being decided on right now; "" if none. Another thread may
+        read it."""
         world = self.world
         run = world.runs.get(world.steps.about) if world is not None else None
         return "" if run is None else run.key
@@ -196,7 +200,7 @@ class Controller:
 
     @property
     def gaps(self) -> int:
-        """The number of committed batches known to be missing in the store."""
+        """How many committed batches are known to be missing in the store."""
         return self._lost_batches if self._gaps is None else len(self._gaps.missing)
 
     def _note_lost(self, lost: Exception) -> None:
@@ -210,16 +214,17 @@ class Controller:
 
     @property
     def has_news(self) -> bool:
-        """Whether events have arrived that are not in the World yet."""
+        """Whether events are waiting that are not applied to the World yet."""
         return bool(self._inbox)
 
     @property
     def settled(self) -> World | None:
-        """The World, or None while it contains uncommitted facts."""
+        """The World if everything in it is committed; None during a commit and before recovery."""
         return None if self._is_committing else self.world
 
     async def still_leads(self) -> bool:
-        """Return whether the stored head still has our epoch. Not read without other leaders."""
+        """Return whether this process still leads: it has a World, and the stored head is
+        unchanged. The head is read only on a store where other processes may lead."""
         if self.world is None:
             return False
         try:
@@ -229,8 +234,8 @@ class Controller:
         return self.world is not None
 
     async def at_rest(self, patience: Millis) -> World | None:
-        """Return the World once everything in it is committed; None if not recovered. Raise
-        `NotCommitted` after `patience`."""
+        """Wait until everything in the World is committed, and return the World; None before
+        recovery. Raise `NotCommitted` if that takes longer than `patience`."""
         while self._is_committing:
             rested = self._tasks.signal()
             self._rested.append(rested)
@@ -293,7 +298,7 @@ class Controller:
         self._informers.append(self._tasks.spawn(f"informer {kind}", self._doubting(informing)))
 
     async def _doubting(self, informing: Callable[[], Awaitable[None]]) -> None:
-        """Run an informer. If it fails, the loop recovers from scratch."""
+        """Run an informer. If it fails, note the error; the loop then recovers from the start."""
         try:
             await informing()
         except Exception as error:
@@ -301,7 +306,8 @@ class Controller:
             self._wake.set()
 
     def _hear(self, kind: str, obj: Wire) -> bool:
-        """Handle a status write, perhaps by a deposed leader; True if it must be corrected."""
+        """Pass a status write to the component that writes this object's status. Return whether the
+        status must be corrected, because another process (perhaps a deposed leader) wrote it."""
         writer = self._quarantine if self._quarantine.has(kind, obj) else self._effects
         return writer.hear(kind, obj)
 
@@ -334,7 +340,8 @@ class Controller:
             await self._clock.sleep(max(gather, min(REST * self._thought, REST_MAX)))
 
     async def _has_waited(self, turn: Turn, again: Millis | None, *, complete: bool) -> bool:
-        """Wait for news (True) or the next timer (False)."""
+        """Wait for an event or for the next timer, whichever comes first. Return whether an event
+        came."""
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
         for at in (self._defects.next_try, self._tryouts.next_try):
             if at is not None:
@@ -347,13 +354,13 @@ class Controller:
         return await self._wake.wait(wait)
 
     def start_nothing(self) -> None:
-        """Keep running work going but start nothing new."""
+        """Keep running work going, but start no runs and preempt none from now on."""
         self._policy = replace(self._policy, binder_enabled=False)
         if self.world is not None:
             self.world.put_policy(self._policy)
 
     def hold_still(self) -> None:
-        """Take no turn after the current one until `go_on`."""
+        """Take no further turn until `go_on` is called; a turn under way is completed."""
         self._is_still = True
 
     def go_on(self) -> None:
@@ -361,17 +368,19 @@ class Controller:
         self._wake.set()
 
     def batches_from(self, seq: int, limit: int) -> list[str]:
-        """Return object names of committed, unarchived batches from number `seq` on, in order."""
+        """Return the object names of committed batches that are still in the store, in order: at
+        most `limit`, beginning with batch number `seq`."""
         chain = self._ledger.chain if self.world is not None else {}
         names = [found.name for number, found in chain.items() if number >= seq]
         return names[:limit]
 
     def wake(self) -> None:
-        """Take a turn soon."""
+        """Wake the loop, so that it takes a turn soon."""
         self._wake.set()
 
     async def _rest(self, world: World) -> Millis | None:
-        """Run the work between turns. Its failure does not stop the turns."""
+        """Run the work between two turns, such as compaction, and return the longest time until it
+        must be called again. If the work fails, the turns go on."""
         if self._between_turns is None:
             return None
         about = About("Task", "between turns")
@@ -417,7 +426,7 @@ class Controller:
         world.put_run(run)
 
     def _lift_quarantine(self, world: World, run: Run) -> None:
-        """Lift the quarantine of a run that was edited."""
+        """Lift the quarantine of `run` if its spec was edited or its deletion was requested."""
         known = world.runs.get(run.uid)
         if known is not None and (known.spec != run.spec or known.deleting != run.deleting):
             self._defects.lift(run.uid)
@@ -472,7 +481,7 @@ class Controller:
         return turn, complete
 
     def _report(self, turn: Turn) -> None:
-        """Report the turn to the audience. Its failure does not stop the turns."""
+        """Report the turn to the observers. If that fails, the turns go on."""
         try:
             self._audience.turned(turn)
         except Exception as error:
@@ -488,8 +497,9 @@ class Controller:
             raise InvariantBroken(violations)
 
     async def _materialise(self, world: World, batch: Batch, turn: Turn | None = None) -> None:
-        """Write the leases of a committed batch. With `turn`, whose last batch it is, the pods of
-        its leases are created in the same round: a pod without a node uses nothing."""
+        """Write the Lease objects of a committed batch. If `turn` is given, this is the turn's last
+        batch: pods for leases that the turn opened are created in the same round, without a
+        node."""
         along = [] if turn is None else self._effects.begin(turn)
         writes = [order.write for order in along]
         done = await materialise(self._store, self._clock, world, batch, along=writes)

@@ -1,8 +1,8 @@
-"""Writes a committed batch to Lease objects: create, mark as ending, close. Repeatable at any
-point.
+"""Writes the Lease objects of a committed batch: creates them, marks them as ending, closes them.
 
-Names are never reused, so "already exists" and "already closed" are success. An object that the
-store refuses for good does not stop the chain: its lease is returned, to be closed.
+The writes can be repeated at any point. Lease names are never reused, so "already exists" and
+"already closed" are success. If the store refuses an object for good, the others are still written,
+and its lease is returned, so that it can be closed.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from leasehold.ports.store import (
 
 
 class Materialised(NamedTuple):
-    """The leases whose objects were refused, and the answers to the writes in `along`."""
+    """The leases whose objects the store refused, and the answers to the other writes (`along`)."""
 
     refused: list[str]
     answers: Answers
@@ -40,8 +40,8 @@ class Materialised(NamedTuple):
 async def materialise(
     store: Store, clock: Clock, world: World, batch: Batch, *, along: Sequence[Write] = ()
 ) -> Materialised:
-    """Write the Lease objects of a batch until they match it. `along` are writes of other objects
-    that are sent in the same round and tried once."""
+    """Write the Lease objects of a batch until all of them match the batch. `along`: writes of
+    other objects, which are sent once, with the first round."""
     # Take leases from the World, which knows their pods; a batch read back from the store does not.
     writes: list[tuple[str, Write]] = [
         (opened.name, Create(_as_opened(world.leases[opened.name]))) for opened in batch.opened
@@ -56,7 +56,8 @@ async def materialise(
 async def _write_all(
     store: Store, clock: Clock, writes: list[tuple[str, Write]], along: Sequence[Write]
 ) -> Materialised:
-    """Write until every lease has a definite answer; unanswered writes are repeated in order."""
+    """Write until the store has accepted or refused each Lease object. Writes without an answer are
+    repeated in order; those in `along` are sent once."""
     refused: dict[str, None] = {}
     found: Answers = []
     pause = FIRST_MS
@@ -86,5 +87,6 @@ def _is_there(write: Write, answer: StoreError) -> bool:
 
 
 def _as_opened(lease: Lease) -> Wire:
-    """Return the object as it was when opened; later changes are written as its status."""
+    """Return the Lease object as it was when the lease was opened. Its ending and closure are
+    written later, as its status."""
     return lease_to_wire(replace(lease, ending=None, closed=None))

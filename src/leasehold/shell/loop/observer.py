@@ -1,8 +1,8 @@
-"""The observer interface of the loop.
+"""The interface of components that observe the loop.
 
-The loop reports only committed facts here, apart from alerts and notices about itself, and waits
-for no observer. The default does nothing; a plane forwards everything to events, metrics,
-notifications and the log, and a simulation checks every commit.
+The loop reports only committed facts, apart from alerts and notices about itself, and waits for no
+observer. The default does nothing. A plane forwards everything to events, metrics, notifications
+and the log; a simulation checks every commit.
 """
 
 from leasehold.control.turn import Turn
@@ -15,21 +15,22 @@ class LoopObserver:
     """An observer that ignores everything; subclasses override what they need."""
 
     def said(self, at: Instant, words: str) -> None:
-        """Report a decision, or a change of this process' leadership, in words for the log."""
+        """Report, in words for the log, a decision or that this process gained or lost the
+        leadership."""
 
     def alerted(self, at: Instant, words: str) -> None:
         """Report a problem that needs an operator's attention."""
 
     def committed(self, world: World, at: Instant) -> None:
-        """Report that a turn's batches are committed and their leases written."""
+        """Report that all batches of a turn are committed and their leases written."""
 
     def turned(self, turn: Turn) -> None:
-        """Report the end of a turn, when everything is committed and written."""
+        """Report the end of a turn: its batches are committed, and its other writes were sent."""
 
     def untried(self, run: Run, why: str) -> None:
-        """Report that the server could not dry-run this run's pods."""
+        """Report that the API server could not dry-run the pods of `run`, and why."""
 
     def begin(self, step: str) -> None:
-        """Note the start of a step (`decide` or `commit`) for timing; `end` notes its end."""
+        """Start timing a step (`decide` or `commit`); `end` stops it."""
 
     def end(self, step: str) -> None: ...

@@ -1,7 +1,7 @@
 """Objects that cannot be read: the reason is written to their status, and they can be deleted.
 
-Kept by the loop. No decisions are taken about such an object until its owner edits or deletes it. A
-Run that is being deleted loses its finalizer once it has no open lease.
+Kept by the loop. No decisions are taken about such an object until a user edits or deletes it. A
+Run that is being deleted loses our finalizer once it has no open lease.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class _Kept:
 
 
 class Quarantine:
-    """The unreadable objects, by kind and key."""
+    """Keeps the unreadable objects, by kind and key, and writes their statuses."""
 
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self._store = store
@@ -52,14 +52,15 @@ class Quarantine:
         self._kept[found.kind, found.key] = kept
 
     def release(self, kind: str, obj: Wire) -> None:
-        """Forget an object that can be read now or no longer exists."""
+        """Remove an object from the quarantine, because it can be read now or no longer exists."""
         self._kept.pop((kind, key_of(obj)), None)
 
     def has(self, kind: str, obj: Wire) -> bool:
         return (kind, key_of(obj)) in self._kept
 
     def hear(self, kind: str, obj: Wire) -> bool:
-        """Note a status write; return whether it came after ours and may have replaced it."""
+        """Note that a quarantined object was written. Return whether this was after our last status
+        write, so that our status may have been replaced and must be written again."""
         kept = self._kept[kind, key_of(obj)]
         kept.heard = version_at(part(obj, "metadata"))
         if not kept.is_told or kept.heard <= kept.version:
@@ -72,7 +73,8 @@ class Quarantine:
         return not self._kept
 
     async def perform(self, world: World) -> bool:
-        """Write what is owed; return False if something is left for later."""
+        """Write the statuses that are still to be written, and remove finalizers. Return False if a
+        write failed and must be tried again."""
         complete = True
         for kept in list(self._kept.values()):
             try:
@@ -113,7 +115,7 @@ class Quarantine:
 
 
 def _status(kept: _Kept) -> Wire:
-    """Return the earlier status plus the Quarantined condition."""
+    """Return the object's earlier status with the condition Quarantined added."""
     before = part(kept.obj, "status")
     others = [
         each

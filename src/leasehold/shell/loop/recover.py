@@ -1,7 +1,7 @@
 """Recovery: builds a World from the head, the checkpoint, the batches since, and all objects.
 
-The order is: seal, replay, list, then decide. Called at start, after being deposed, and after a
-decision that would break an invariant.
+The order is: seal the head, read the ledger, list the other objects; then the loop decides. Called
+at start, after being deposed, and after a decision that would break an invariant.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +49,8 @@ EPOCH = f"{GROUP}/epoch"  # annotation: the last epoch that saw the pod unbound
 
 
 class Recovered:
-    """The World, the batches to materialise, and the versions to watch from."""
+    """What a recovery found: the World, the batches whose Lease objects are not written yet, and
+    the store's versions to watch from."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -70,8 +71,8 @@ async def recover(
     epoch: int | None = None,
     standby: Standby | None = None,
 ) -> Recovered:
-    """Seal the head and read the whole World; raise `Deposed` if another process leads by now. The
-    ledger is not read again if `standby` knows it."""
+    """Seal the head and read the whole World. Raise `Deposed` if another process leads by now. If
+    `standby` has a copy of the ledger, the ledger is not read again."""
     sealed = await ledger.seal(epoch)
     known = None if standby is None else await standby.hand_over(sealed.head)
     found = await read_world(store, clock, ledger, policy=policy, labels=labels, known=known)
@@ -85,15 +86,17 @@ async def recover(
 
 
 async def _remove(store: Store, clock: Clock, name: str, uid: str) -> None:
-    """Delete a Resolution whose leader died before the commit: with the head sealed, it can never
-    be committed and would prove a preemption that did not happen. `uid` protects a newer object."""
+    """Delete a Resolution whose leader died before the commit. The head is sealed, so that commit
+    can never happen, and the object would prove a preemption that did not happen. `uid` protects a
+    newer object of the same name."""
     with suppress(NotFound, Conflict):
         await until_answered(clock, lambda: store.delete("Resolution", "", name, uid=uid))
 
 
 async def touch_unbound(store: Store, clock: Clock, world: World, epoch: int) -> None:
-    """Write to every unbound pod once the head is sealed. A deposed leader may have checked the
-    head before that and be about to bind; its bind names the old version and fails."""
+    """Write to every pod without a node, after the head was sealed. A deposed leader may have
+    confirmed the head just before and be about to bind such a pod. Its bind names the pod's old
+    version, so it now fails."""
     for pod in list(world.pods.values()):
         if pod.run_uid and not pod.placed and not pod.has_ended:
             with suppress(NotFound):  # the watch will report it
@@ -101,7 +104,8 @@ async def touch_unbound(store: Store, clock: Clock, world: World, epoch: int) ->
 
 
 async def _touched(store: Store, clock: Clock, pod: Pod, epoch: int) -> Wire:
-    """Annotate the pod and return it; return it unchanged if it has a node by now."""
+    """Annotate the stored pod with our epoch and return it. If it has a node by now, return it
+    unchanged."""
     while True:
         found = await until_answered(clock, lambda: store.get("Pod", pod.namespace, pod.name))
         if text_at(part(found, "spec"), "nodeName"):
@@ -122,7 +126,7 @@ async def read_world(
     labels: Labels,
     known: KnownLedger | None = None,
 ) -> Recovered:
-    """Read the World for a ledger whose head is known; write nothing."""
+    """Read the World for a ledger whose head was read already; write nothing."""
     sealed = ledger.known
     world = World(policy)
     found = Recovered(world)
@@ -167,7 +171,8 @@ async def read_world(
 
 
 def _put_watched(found: Recovered, labels: Labels, now: Instant) -> None:
-    """Fold the objects that leases refer to; pods follow after the leases."""
+    """Put budgets, nodes and runs into the World, because leases refer to them. Pods follow after
+    the leases."""
     for budget in _read(found, "Budget", budget_from_wire):
         found.world.put_budget(budget)
     for node in _read(found, "Node", lambda obj: node_from_wire(obj, labels=labels)):
@@ -185,15 +190,15 @@ def _pod_reader(policy: Policy) -> Callable[[Wire], Pod]:
 
 
 def fold_leases(world: World, leases: Iterable[Lease]) -> None:
-    """Fold all leases, which must be in ledger order."""
+    """Put all leases into the World; they must be in the order of the ledger."""
     with no_collection():
         for lease in leases:
             (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
 
 
 def _present(leases: dict[str, Lease], carried: Carried, ledger: Ledger) -> list[Lease]:
-    """Return the leases that still count. The others are in the checkpoint's sums already; their
-    objects are left over from an interrupted compaction."""
+    """Return the leases that are not summarised by the checkpoint. A summarised lease that still
+    has an object is left over from an interrupted compaction, and is noted as a leftover."""
     found = []
     for lease in leases.values():
         if lease.closed is not None and carried.has_dropped(lease.closed.batch, lease.name):
@@ -204,7 +209,8 @@ def _present(leases: dict[str, Lease], carried: Carried, ledger: Ledger) -> list
 
 
 def _announced(reservation: Reservation, said: Announcement) -> Reservation:
-    """Return the reservation as the ledger announced it; its status may be missing."""
+    """Return the reservation with the announcement that the ledger has. The stored status may lack
+    it."""
     return replace(
         reservation, batch=said.batch, announced=said.instant, commitment=said.commitment
     )
@@ -215,7 +221,8 @@ async def _list(store: Store, clock: Clock, kind: str) -> Listing:
 
 
 def _known_chain(ledger: Ledger, known: KnownLedger) -> list[Batch]:
-    """Return the committed batches since the checkpoint, in order; note all others as leftovers."""
+    """Return the committed batches since the checkpoint, in order. Note batch and lease objects
+    that are no longer needed as leftovers."""
     for seq, each in known.chain.items():
         ledger.chain[seq] = Committed(name=each.name, instant=each.batch.instant)
     ledger.leftovers.update((("Lease", name), None) for name in known.dropped)
@@ -224,7 +231,7 @@ def _known_chain(ledger: Ledger, known: KnownLedger) -> list[Batch]:
 
 
 async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger, stored: Stored) -> None:
-    """Note the parts of older checkpoints as leftovers."""
+    """Note the objects that hold parts of older checkpoints as leftovers."""
     listing = await _list(store, clock, CHECKPOINTS)
     for wire in listing.items:
         metadata = wire["metadata"]
@@ -244,8 +251,9 @@ async def _scan(store: Store, clock: Clock, kind: str) -> tuple[list[bytes], int
 
 
 def _restore_told(world: World, told: BatchFacts) -> None:
-    """Restore facts, lowered and current caps of GPU-hours, and the newest announcement of each
-    overdraft. The first turn drops those that are over."""
+    """Put into the World what batches state besides leases: budgets, nodes, caps of GPU-hours that
+    were lowered, and the newest announcement of each overdraft. Overdrafts that are over are
+    dropped by the first turn."""
     world.fold_told(told)
     for (payer, lent), (envelope, at) in told.lowerings.items():
         if was_enough(world, envelope, lent=lent, at=at):

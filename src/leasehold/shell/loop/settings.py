@@ -10,10 +10,14 @@ from leasehold.shell.loop.dry_runs import Rehearse
 
 @dataclass(frozen=True, slots=True)
 class PlaneSettings:
-    """`is_shared`: other processes may lead on the same store. `is_strict`: a defect stops the
-    process, as a simulation requires. `gather`: minimum pause before a turn, to collect news. A
-    turn costs about the same for one change as for twenty, so a busy server takes fewer turns and
-    gets more done. `rehearse`: returns pods as the store would create them, or why it would not."""
+    """The settings of one control plane.
+
+    `is_shared`: other processes may lead on the same store. `is_strict`: a defect stops the
+    process, as a simulation requires. `gather`: minimum pause before a turn, to collect events. A
+    turn costs about the same for one change as for twenty, so a busy server gets more done with
+    fewer turns. `rehearse`: returns pods as the store would create them, or why it would refuse
+    them.
+    """
 
     policy: Policy
     lottery_key: bytes

@@ -1,9 +1,9 @@
 """What our statuses said when we last wrote them, and whether another process has written since.
 
-Kept by `effects`. A status write is not fenced: one sent by a leader before it was deposed, or by
-ourselves over a slow network, may arrive late and replace a newer status. A watch reports every
-write; a version later than that of our last write means a different writer, and the status is owed
-again.
+Kept by `effects`. A status write is not fenced. A write that a leader sent before it was deposed,
+or that we sent over a slow network, may arrive late and replace a newer status. A watch reports
+every write. If its version is later than that of our last write, another writer was last, and the
+status must be written again.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ Place = tuple[str, str, str, str]
 
 
 class StatusCache:
-    """The last written status of each object, and the version after that write."""
+    """The status that we last wrote for each object, and the object's version after that write."""
 
     def __init__(self) -> None:
         self._said: dict[Place, bytes] = {}
@@ -25,22 +25,23 @@ class StatusCache:
         self._disputed: dict[Place, None] = {}
 
     def says(self, place: Place, status: Wire) -> bool:
-        """Return whether this status is already written, as far as we know."""
+        """Return whether our last write for this object had the same status, and none is known
+        after it."""
         return self._said.get(place) == _encoded(status)
 
     def note(self, place: Place, status: Wire, answer: object) -> None:
-        """Note a status write and the object that the store returned."""
+        """Note a status that we wrote; `answer` is the object that the store returned."""
         self._said[place] = _encoded(status)
         self._versions[place] = version_at(part(answer, "metadata"))
         self._disputed.pop(place, None)
 
     def is_disputed(self, place: Place) -> bool:
-        """Return whether another process wrote the status and we have not rewritten it yet."""
+        """Return whether another process was the last to write this object's status."""
         return place in self._disputed
 
     def hear(self, place: Place, version: int) -> bool:
-        """Note a write; return whether it came after ours. A status never written is owed
-        anyway."""
+        """Note a reported write. Return whether it came after our last write, so that our status
+        must be written again. False if we have not written this object's status yet."""
         if version <= self._versions.get(place, version):
             return False
         self._said.pop(place, None)

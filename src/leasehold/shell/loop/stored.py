@@ -1,7 +1,7 @@
-"""Reads stored objects one by one; unreadable ones are reported and do not stop the rest.
+"""Reads stored objects one by one; an unreadable one is reported and does not stop the others.
 
-Called by `recover` and by the loop. Admission rejects unreadable objects, so one was changed in the
-store or written by a version with other rules.
+Called by `recover` and by the loop. Admission rejects unreadable objects. One in the store was
+therefore changed past admission, or written by a version with other rules.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ class Malformed(msgspec.ValidationError):
 
 
 class Unreadable(Record):
-    """A user's object that cannot be read, and why."""
+    """A user's object that cannot be read, or whose pods the API server refuses, and the reason."""
 
     kind: str
     obj: Wire
@@ -39,7 +39,7 @@ class Unreadable(Record):
 
 
 def key_of(obj: Wire) -> str:
-    """Return `namespace/name`, or the name of a cluster-scoped object."""
+    """Return an object's key: `namespace/name`, or only its name if it is cluster-scoped."""
     metadata = part(obj, "metadata")
     namespace, name = text_at(metadata, "namespace"), text_at(metadata, "name")
     return f"{namespace}/{name}" if namespace else name
@@ -48,7 +48,7 @@ def key_of(obj: Wire) -> str:
 def readable(
     kind: str, objects: Iterator[Wire], read: Callable[[Wire], T], bad: list[Unreadable]
 ) -> Iterator[T]:
-    """Yield what can be read; add the rest to `bad`."""
+    """Yield the objects that `read` can read, decoded; add the others to `bad`."""
     for obj in objects:
         try:
             fact = read(obj)
@@ -59,7 +59,7 @@ def readable(
 
 
 def must_read(kind: str, obj: Wire, read: Callable[[Wire], T]) -> T:
-    """Read an object of the ledger itself; raise `Malformed`."""
+    """Decode an object of the ledger itself with `read`; raise `Malformed` if that fails."""
     try:
         return read(obj)
     except Exception as error:

@@ -1,8 +1,8 @@
 """The time of the next turn, and whether the wall clock can be trusted.
 
-Instants in the ledger never go back. If the wall clock jumps against the monotonic clock, or is
-behind the head, nothing time-driven is done until the clocks agree again. Meanwhile time advances
-by the monotonic clock.
+Times in the ledger never go back. If the wall clock jumps against the monotonic clock, or is behind
+the head's time, nothing that depends on the time is done until both clocks agree again. Meanwhile
+time advances by the monotonic clock.
 """
 
 from leasehold.core.units import Instant, Millis
@@ -19,7 +19,8 @@ class Timekeeper:
         self.jump: Millis = 0
 
     def read(self, head: Instant) -> Instant:
-        """Return the instant of the next turn, not before the ledger's last one."""
+        """Return the time of the next turn, which is not before `head`, the time of the last batch.
+        Update whether the wall clock is trusted."""
         wall, monotonic = self._clock.now(), self._clock.monotonic()
         expected = self._expected()
         self.jump = wall - expected
@@ -30,7 +31,7 @@ class Timekeeper:
         return max(head, expected)
 
     def look(self, head: Instant) -> Instant:
-        """Return what `read` would, without changing the state."""
+        """Return what `read` would return, without changing anything."""
         return self._clock.now() if self._agrees(head) else max(head, self._expected())
 
     def _expected(self) -> Instant:

@@ -1,7 +1,7 @@
-"""Which Runs decisions spend their time on: a metric of the costliest, and a line in the log.
+"""Measures which Runs cost most decision time: a metric of the costliest, and a line in the log.
 
-`metrics` reports every turn here. Steps are counted per Run (`core/world/steps.py`); the CPU time
-of a turn is divided in proportion to them.
+`metrics` reports every turn here. Steps are counted per Run (`core/world/steps.py`), and the CPU
+time of a turn is divided in proportion to the steps.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,8 @@ _log = structlog.get_logger("leasehold")
 
 
 class DecisionCosts(Collector):
-    """The CPU seconds of the costliest runs in the current time window and the one before it."""
+    """A metric with the CPU seconds that decisions about the costliest runs took, in the current
+    time window and the one before it."""
 
     def __init__(self) -> None:
         self._window = -1
@@ -31,7 +32,8 @@ class DecisionCosts(Collector):
         self._before: dict[str, float] = {}
 
     def note(self, turn: Turn, seconds: float) -> None:
-        """Account for a finished turn; `seconds` is the CPU time of its decision."""
+        """Add a finished turn. `seconds` is the CPU time of its decision, which is divided among
+        the runs."""
         self._move_to(turn.now)
         steps = turn.world.steps
         total = sum(steps.by_run.values())

@@ -1,7 +1,8 @@
 """Checks periodically that leases, pods and balances agree, and reports when they do not.
 
-Run by `leasehold up` as a task. A pod about to be created or just ended disagrees for a moment:
-only a mismatch seen twice, `AGAIN` apart, is drift. Nothing is repaired here; the loop does that.
+Run as a task. While a pod is being created or has just ended, its records may disagree for a
+moment. So only a mismatch that is found twice, `AGAIN` apart, counts as drift. Nothing is repaired
+here; the loop does that.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ class DriftWatch:
         self._told: frozenset[str] = frozenset()
 
     async def run(self) -> None:
-        """Check every `EVERY`; never return."""
+        """Check every `EVERY`, and report each new mismatch; never return."""
         while True:
             await self._clock.sleep(EVERY)
             suspects = self._look()

@@ -1,8 +1,8 @@
-"""Kubernetes Events: what happened to an object, recorded on it.
+"""Kubernetes Events: what happened to an object, recorded on that object.
 
-The loop reports its turns and the node agent its notes; a task writes the Events in batches, so no
-decision waits for them. A repeated Event increases its count. Events expire after a while; the
-lasting record is the ledger.
+The loop reports its turns here, and the node agent reports what it does. A task writes the Events
+in batches, so no decision waits for them. A repeated Event increases its count. Events expire after
+a while; the lasting record is the ledger.
 """
 
 import hashlib
@@ -61,10 +61,10 @@ class Occurrence(Record, frozen=True):
 
 
 class EventWriter:
-    """Collects happenings and writes them as Events."""
+    """Collects occurrences and writes them as Events."""
 
     def __init__(self, store: Store, clock: Clock, tasks: Tasks, *, sweeps: bool = True) -> None:
-        """`sweeps`: delete old Events, because no API server does it."""
+        """`sweeps`: also delete old Events, for a store where no API server does that."""
         self._sweeps = sweeps
         self._store = store
         self._clock = clock
@@ -83,7 +83,7 @@ class EventWriter:
         self._told.set()
 
     def forget(self) -> None:
-        """Drop everything unwritten, when another process takes over."""
+        """Drop all occurrences that are not written yet, because another process leads now."""
         self._fresh.clear()
         self._phases.clear()
         self._lacks.clear()
@@ -117,7 +117,7 @@ class EventWriter:
             self._tell_drains(world)
 
     async def run(self) -> None:
-        """Write collected Events and delete old ones; never return."""
+        """Write collected occurrences and delete old Events; never return."""
         while True:
             await self._told.wait(AGAIN if self._fresh else KEEP // 4)
             await self._clock.sleep(PAUSE)
@@ -126,7 +126,7 @@ class EventWriter:
                 await self._sweep()
 
     def _tell_phase(self, world: World, uid: Uid, now: Instant) -> None:
-        """Record Completed and Failed when a run enters that phase, once each."""
+        """Report that a run has completed or failed, once, when it enters that phase."""
         run = world.runs.get(uid)
         if run is None:
             self._phases.pop(uid, None)
@@ -183,7 +183,7 @@ class EventWriter:
             )
 
     def _tell_drains(self, world: World) -> None:
-        """Record that a node is draining and that it is empty, once each."""
+        """For each node under drain, report once that it is draining, and once that it is empty."""
         self._drains = {
             name: empty for name, empty in self._drains.items() if name in world.fleet.draining
         }
@@ -234,13 +234,15 @@ class EventWriter:
             self._known.popitem(last=False)
 
     def _keep_for_later(self, story: Occurrence, count: int, at: Instant) -> None:
-        """Keep a warning for a retry: a full disk is when warnings matter most. Drop others."""
+        """Keep a warning that the store could not write, because warnings matter most when a disk
+        is full. Drop it if too many are kept already."""
         if len(self._fresh) < UNTOLD_MAX:
             more, last = self._fresh.get(story, (0, at))
             self._fresh[story] = (more + count, max(last, at))
 
     def _event(self, story: Occurrence, count: int, at: Instant) -> Wire:
-        """Return a new Event, or the existing one of that happening with a higher count."""
+        """Return the Event to write for an occurrence that was reported `count` times, last at
+        `at`. If its Event was written before, return that Event with a higher count."""
         when = format_instant(at)
         parts = (story.kind, story.namespace, story.name, story.uid, story.reason, story.message)
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

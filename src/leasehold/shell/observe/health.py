@@ -1,6 +1,6 @@
-"""Watches the health of the server's parts and reports each problem once, and its end.
+"""Watches the health of the server's parts; reports each problem once, and once when it ends.
 
-Run by `leasehold up` as a task. It reports what `/readyz` shows, without anybody having to ask.
+Run by `leasehold up` as a task. It reports what `/readyz` would show, even if nobody requests that.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,8 @@ class HealthWatch:
         on_trouble: Callable[[str, str], None],
         on_relief: Callable[[str], None],
     ) -> None:
-        """`on_trouble(part, why)` is called for each new problem, `on_relief(part)` at its end."""
+        """`on_trouble(part, why)` is called for each new problem of a part, `on_relief(part)` when
+        it ends."""
         self._clock = clock
         self._parts = parts
         self._on_trouble = on_trouble
@@ -30,7 +31,7 @@ class HealthWatch:
         self._known: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Check every `EVERY`; never return."""
+        """Check all parts every `EVERY`; never return."""
         while True:
             self.look()
             await self._clock.sleep(EVERY)

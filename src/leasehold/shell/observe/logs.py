@@ -1,7 +1,8 @@
 """Structured logs on stderr: one line per decision and per problem.
 
-Configured once by each long-running command. On a terminal the lines are for people, otherwise
-JSON; both have the same fields. Nothing else in the program configures logging.
+Each long-running command configures logging once, here. On a terminal the lines are formatted for
+people, otherwise as JSON; both have the same fields. Nothing else in the program configures
+logging.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Prometheus metrics: counters of committed facts, gauges computed from the World.
 
-The loop reports its turns here; `/metrics` serves the text. Planned facts are never counted, and no
-gauge is stored: each scrape computes them from the current World.
+The loop reports its turns here; `/metrics` serves the text. Plans are never counted. No gauge is
+stored: each scrape computes all gauges from the current World.
 """
 
 import time
@@ -35,7 +35,8 @@ _SPANS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Metrics:
-    """Counts turns as they are reported, and times the loop's steps."""
+    """All metrics of one process: counters that reported turns increase, and times of the loop's
+    steps."""
 
     def __init__(
         self,
@@ -45,8 +46,8 @@ class Metrics:
         decides: Callable[[], bool] = lambda: True,
         gaps: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`decides` returns whether this process takes decisions now, `gaps` how many committed
-        batches the store lacks."""
+        """`decides` returns whether this process takes decisions now. `gaps` returns how many
+        committed batches are missing in the store."""
         self._registry = CollectorRegistry()
         self._borrowed = Borrowed()
         self._registry.register(Gauges(world, clock, self._borrowed, decides, gaps))
@@ -168,13 +169,15 @@ class Metrics:
 
 
 def _time_of(step: str) -> float:
-    """Return CPU time for a decision, which only computes, so a busy or paused machine does not
-    count; return wall time for a commit, which mostly waits."""
+    """Return the current time in seconds, by the clock that times this step. A decision only
+    computes, so CPU time is measured, and a busy machine does not count. A commit mostly waits, so
+    wall time is measured."""
     return time.thread_time() if step == "decide" else time.perf_counter()
 
 
 class Borrowed:
-    """GPU-hours that sponsors paid since this process started, by borrower and payer."""
+    """A metric of the GPU-hours that sponsors paid since this process started, by borrower and
+    payer."""
 
     def __init__(self) -> None:
         self._settled: dict[tuple[str, str], GpuMs] = {}
@@ -206,7 +209,7 @@ class Borrowed:
 
 
 class Gauges(Collector):
-    """The gauges, computed at each scrape."""
+    """All gauges. Each scrape computes them from the current World."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Notifications about runs by webhook or command: queued, retried and finally dropped.
 
-`leasehold up` passes in every committed turn; no decision waits for a message. Each channel has a
-bounded queue and a task of its own, so a hanging one delays no other. A message may arrive twice,
-with the same delivery id; after a crash it may be missing.
+The plane passes every committed turn to `after_turn`; no decision waits for a message. Each channel
+(a webhook or a command) has a bounded queue and a task of its own, so a hanging channel delays no
+other. A message may arrive twice, with the same delivery id. After a crash it may be missing.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ class Notifications:
         events: Sequence[str] = EVENTS,
         count: Count = lambda _: None,
     ) -> None:
-        """`channels`: (namespace, channel) pairs; `*` serves namespaces that have no channel."""
+        """`channels`: pairs of a namespace and a channel. The namespace `*` stands for all
+        namespaces that have no channel."""
         self._lines: dict[str, list[_Line]] = {}
         for namespace, channel in channels:
             line = _Line(channel, clock, tasks, count)
@@ -64,7 +65,8 @@ class Notifications:
             line.put(Message(delivery=delivery, event=news.event, at_s=at_s, body=body))
 
     def tasks(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
-        """Return the (name, coroutine function) pairs to run for ever."""
+        """Return the name and the coroutine function of each channel's task; the caller runs them
+        for ever."""
         return [
             (f"notify {namespace} {line.words}", line.run)
             for namespace, lines in self._lines.items()
@@ -73,7 +75,7 @@ class Notifications:
 
 
 class _Line:
-    """The message queue of one channel, in order."""
+    """The queue of the messages that one channel must send, in order."""
 
     def __init__(self, channel: Channel, clock: Clock, tasks: Tasks, count: Count) -> None:
         self._channel = channel
@@ -84,7 +86,8 @@ class _Line:
         self.words = channel.words
 
     def put(self, message: Message) -> None:
-        """Queue a message. If the queue is full, drop the oldest: the newest matters most."""
+        """Queue a message. If the queue is full, drop the oldest one first, because the newest
+        matters most."""
         if len(self._waiting) >= QUEUE_MAX:
             self._waiting.popleft()
             self._count("dropped")
@@ -126,7 +129,8 @@ class _Line:
 def channels_of(
     webhooks: Mapping[str, str], commands: Mapping[str, Sequence[str]], secret: bytes
 ) -> list[tuple[str, Channel]]:
-    """Return the channels that the configuration names."""
+    """Return a webhook or command channel for each entry of the configuration, with its
+    namespace."""
     found: list[tuple[str, Channel]] = [
         (namespace, Webhook(url, secret)) for namespace, url in webhooks.items()
     ]

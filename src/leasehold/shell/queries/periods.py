@@ -1,7 +1,7 @@
-"""Days, weeks and months of a time zone, for reports.
+"""Splits time into the days, weeks and months of a time zone, for reports.
 
-Called by `query`. Weeks are ISO weeks, from Monday; a day may have 23 or 25 hours. Sums over them
-are exact in any case.
+Called by `query`. Weeks are ISO weeks, from Monday. A day may have 23 or 25 hours, and the sums of
+a report are exact for such days too.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,13 @@ class NoSuchZone(Exception):  # noqa: N818 - named for the condition
 
 
 def buckets(span: str, zone_name: str) -> Bucket:
-    """Return a function from an instant to its day, week or month there; raise `NoSuchZone`."""
+    """Return a function that finds the day, week or month (`span`) that contains an instant, in the
+    time zone `zone_name`. It returns the span's label and the instant at which the next one begins.
+    Raise `NoSuchZone` if there is no such zone.
+
+    Example: `buckets("month", "UTC")` maps an instant in May 2026 to "2026-05" and the start of
+    June.
+    """
     assert span in SPANS, span
     zone = _zone(zone_name)
 
@@ -40,7 +46,8 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _named(span: str, day: date) -> tuple[str, date]:
-    """Return the label of the span that contains `day`, and the first day after the span."""
+    """Return the label of the day, week or month that contains `day`, and the first day after
+    it."""
     if span == "day":
         return day.isoformat(), day + timedelta(days=1)
     if span == "week":

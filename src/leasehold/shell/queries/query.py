@@ -1,8 +1,8 @@
 """The read-only query API.
 
-The REST facade calls `Questions.ask` for `/query/v1/{question}`. This module checks parameters and
-the caller's permission, and hides other tenants' names if configured; `control.questions` computes
-the answers. Nothing is ever written.
+The REST facade calls `Questions.ask` for `/query/v1/{question}`. This module checks the parameters
+and what the caller may see, and hides other tenants' names if configured; `control.questions`
+computes the answers. Nothing is ever written.
 """
 
 import secrets
@@ -59,7 +59,7 @@ _LIMIT_MAX = 10_000_000
 
 
 class BadQuestion(Exception):  # noqa: N818 - named for the condition
-    """Why a query has no answer, in the terms of a Kubernetes `Status`."""
+    """Why a query cannot be answered, in the terms of a Kubernetes `Status`."""
 
     def __init__(
         self,
@@ -77,14 +77,16 @@ class BadQuestion(Exception):  # noqa: N818 - named for the condition
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer at an instant, as this caller may see it."""
+    """The answer to a query, with the instant it is true for. Names that this caller may not see
+    are hidden."""
 
     now: Instant
     found: Answer
 
 
 class _Asked:
-    """One query: caller and parameters, World and instant."""
+    """One query: its caller, its parameters and body, and the World and instant for which it is
+    answered. The methods read and check one parameter each, and raise `BadQuestion`."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class _Asked:
         now: Instant,
         sight: VisibleNames | None,
     ) -> None:
-        """`sight`: what the caller may name in a query; None: everything."""
+        """`sight`: which names the caller may use in parameters; None means all."""
         self.caller = caller
         self.sight = sight
         self.body = body
@@ -123,7 +125,7 @@ class _Asked:
         return value
 
     def phases(self) -> list[str]:
-        """Read several phases, separated by commas."""
+        """Return the phases in the parameter `phase`, which are separated by commas."""
         found = [each for each in self.text("phase").split(",") if each]
         for each in found:
             if each not in list(Phase):
@@ -139,7 +141,8 @@ class _Asked:
         return int(value[:9])
 
     def instant(self, name: str) -> Instant | None:
-        """Read an RFC 3339 instant, a day (midnight UTC), or a span before now."""
+        """Return the time in a parameter: an RFC 3339 time, a day (its midnight UTC), or a duration
+        before now. None if the parameter is missing."""
         value = self.text(name)
         if not value:
             return None
@@ -164,7 +167,8 @@ class _Asked:
         return value
 
     def payer(self) -> str:
-        """Read an envelope, an owner, or a pattern of owners."""
+        """Return the parameter `payer`: an envelope (`namespace/budget/envelope`), an owner, or a
+        pattern of owners. Raise `BadQuestion` if the caller may not see that envelope or owner."""
         value = self.text("payer")
         if "/" not in value:
             return self.owner("payer")
@@ -175,14 +179,16 @@ class _Asked:
         return value
 
     def namespace(self) -> str:
-        """Read a namespace filter of an answer about the whole fleet."""
+        """Return the parameter `namespace` for an answer about the whole fleet. Raise `BadQuestion`
+        if tenants are hidden and the caller may not name this one."""
         value = self.text("namespace")
         if value and self.sight is not None and not self.sight.namespace(value):
             raise _hidden(self.caller, value)
         return value
 
     def own_namespace(self) -> str:
-        """Read a namespace filter of an answer that has only namespaces the caller may see."""
+        """Return the parameter `namespace` for an answer that only covers namespaces that the
+        caller may see. Raise `BadQuestion` for any other namespace."""
         value = self.text("namespace")
         if value and not self.caller.sees(value):
             raise _hidden(self.caller, value)
@@ -195,7 +201,7 @@ Judge = Callable[[Wire], list[tuple[str, str]]]  # (path, why) of each problem
 
 
 class Questions:
-    """Answers queries from the committed World. A query during a commit waits for it."""
+    """Answers queries from the committed World. A query during a commit waits for that commit."""
 
     def __init__(
         self,
@@ -207,9 +213,9 @@ class Questions:
         hide_tenants: bool = False,
         pseudonym_key: bytes | None = None,
     ) -> None:
-        """`at_rest` is the controller's. `judge` returns why a manifest would be rejected at
-        submission. Without `pseudonym_key`, the pseudonyms of hidden tenants change with each
-        start."""
+        """`at_rest` returns the World once everything in it is committed. `judge` returns why a
+        manifest would be rejected at submission. Without `pseudonym_key`, hidden tenants get new
+        pseudonyms with each start."""
         self._at_rest = at_rest
         self._clock = clock
         self._archive = archive
@@ -221,15 +227,16 @@ class Questions:
     async def ask(
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
     ) -> Wire:
-        """Return the answer as JSON values, with `question` and `now`; raise BadQuestion."""
+        """Return the answer as JSON values, with `question` and `now` added; raise
+        `BadQuestion`."""
         answered = await self.answer(caller, question, params, body)
         return {"question": question, "now": instant(answered.now), **wire(answered.found)}
 
     async def answer(
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None = None
     ) -> Answered:
-        """Return the answer as the record that `ANSWERS` has for the question; raise
-        BadQuestion."""
+        """Return the answer as a record of the type that `ANSWERS` names for the question; raise
+        `BadQuestion`."""
         known = _QUESTIONS.get(question)
         if known is None:
             names = ", ".join(sorted(_QUESTIONS))
@@ -291,7 +298,7 @@ class Questions:
         return found
 
     def _manifest(self, asked: _Asked) -> Run:
-        """Return the Run in the request's body, validated as at submission."""
+        """Return the Run in the request's body, after the checks that a submission makes."""
         body = dict(asked.body or {})
         metadata = body.get("metadata")
         namespace = asked.text("namespace")
@@ -482,7 +489,8 @@ def _bad_param(name: str, remedy: str) -> BadQuestion:
 
 
 def _hidden(caller: Caller, place: str, name: str = "") -> BadQuestion:
-    """Return Kubernetes' 403, which is the same whether or not the object exists."""
+    """Return the error for something that the caller may not see: Kubernetes' 403, which is the
+    same whether or not the object exists."""
     what = f"runs.{GROUP} {name!r}" if name else "this"
     return BadQuestion(
         403, "Forbidden", f"{what} is forbidden: user {caller.user!r} may not see {place!r}"

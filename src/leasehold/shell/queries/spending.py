@@ -1,5 +1,8 @@
-"""A cache for the spending of envelopes over time. The computation reads every lease, and an open
-dashboard page requests it after every change. Called by `query`."""
+"""A cache for the answers about how envelopes spend over time.
+
+Computing such an answer reads every lease, and an open dashboard page requests one after every
+change. Called by `query`.
+"""
 
 from leasehold.control.questions.answers.money import BurnAnswer
 from leasehold.control.questions.burn import burn

@@ -1,1 +1,1 @@
-"""Fault simulation: several shipped control planes under every fault that can really occur."""
+"""Fault simulation: several shipped control planes under all faults that can happen in reality."""

@@ -1,8 +1,8 @@
 """Checks that the leader decides only with what a successor could read from the store.
 
 After a turn, a fresh controller reads the store without faults, and its World is compared with the
-leader's. Objects are compared only if the leader has received and folded the newest version of
-every object of the kind; ledger facts are always compared.
+leader's. Facts of the ledger are always compared. Objects of a kind are compared only if the leader
+has received and applied the newest version of every object of that kind.
 """
 
 from collections import Counter
@@ -30,7 +30,8 @@ Tables = Iterator[tuple[str, Mapping[str, object]]]
 
 
 class SuccessorCheck:
-    """Compares Worlds; `fail` is called with each difference."""
+    """After each turn, compares the leader's World with the one that a successor would read from
+    the store; calls `fail` with each difference."""
 
     def __init__(
         self, store: Store, clock: Clock, labels: Labels, fail: Callable[[str], None]
@@ -44,7 +45,8 @@ class SuccessorCheck:
         self.evaluated: Counter[str] = Counter()
 
     def on_change(self, change: Change) -> None:
-        """Record a write to the store."""
+        """Note a write to the store, so that it is known which version of each kind is the
+        newest."""
         kind = change.key[0]
         if kind not in WATCHED:
             return
@@ -57,8 +59,8 @@ class SuccessorCheck:
         self._newest[kind] = change.version
 
     def turned(self, process: str, world: World, shown: Mapping[str, int], *, folded: bool) -> None:
-        """Compare after a turn. `shown`: by kind, the newest version that the leader received.
-        `folded`: whether it has folded everything received."""
+        """Compare the Worlds after a turn of `process`. `shown`: by kind, the newest version that
+        the leader received. `folded`: whether its World reflects everything that it received."""
         fresh = self._fresh(world)
         if fresh is None:
             return  # another process has moved the head, and the leader is about to notice
@@ -72,7 +74,8 @@ class SuccessorCheck:
                 self._fail(f"{INVARIANT}: {_difference(process, what, known, stored)}")
 
     def _fresh(self, world: World) -> World | None:
-        """Return the World of a controller that starts now; None unless the heads are equal."""
+        """Return the World that a controller would read if it started now. Return None if the
+        stored head is not the head of `world`."""
         ledger = Ledger(self._store, self._clock)
         try:
             there = at_once(ledger.look())
@@ -86,11 +89,11 @@ class SuccessorCheck:
 
 
 def _ledger(world: World, other: World) -> Tables:
-    """Yield the facts of committed batches, and what follows from them.
+    """Yield tables of the facts in committed batches, and of what follows from these facts.
 
-    Overdrafts and reservations are compared only if both Worlds have them: a successor's first turn
-    drops those that are over, and plans again those that could not be written. Books are compared
-    only for existing Runs, because nothing is decided about deleted ones.
+    Overdrafts and reservations are included only if both Worlds have them. A successor's first turn
+    drops those that are over, and plans those again whose objects could not be written. The books
+    of deleted Runs are left out, because nothing is decided about such Runs.
     """
     yield "lease", world.leases
     yield "resolution", {name: resolution_digest(each) for name, each in world.resolutions.items()}
@@ -119,7 +122,7 @@ def _ledger(world: World, other: World) -> Tables:
 
 
 def _objects(kind: str, world: World) -> Tables:
-    """Yield what users, nodes and kubelets have written."""
+    """Yield tables of the objects of one kind that users, nodes or kubelets write."""
     match kind:
         case "Budget":
             yield kind, {key: replace(each, version=0) for key, each in world.budgets.items()}
@@ -141,8 +144,8 @@ def _objects(kind: str, world: World) -> Tables:
 
 
 def _lowered(world: World) -> Iterator[tuple[str, list[int]]]:
-    """Yield caps that were lowered below a lease that is still open. Other lowered caps have no
-    effect, and a successor cannot know when such a cap became sufficient again."""
+    """Yield the caps that were lowered below a lease that is still open. Other lowered caps have no
+    effect, and a successor cannot know since when such a cap is sufficient again."""
     for payer, lent, *said in world.lowered.to_rows()[1]:
         names = world.open_by_payer.get(payer, ())
         if any(world.lowered.was_lowered_under(world.leases[name], lent=lent) for name in names):
@@ -150,12 +153,14 @@ def _lowered(world: World) -> Iterator[tuple[str, list[int]]]:
 
 
 def _run(run: Run) -> Run:
-    """Return the run without its status, which is no news to the leader that wrote it."""
+    """Return the run without the fields that depend on its status: the leader ignores status writes
+    of its own, so it may know an older status than a successor."""
     return replace(run, version=0, seen_running=0)
 
 
 def _node(node: Node) -> Node:
-    """Return the node without `unheard_since`, which depends on the observer's clock."""
+    """Return the node without `unheard_since`, because each process measures it by its own
+    clock."""
     return replace(node, unheard_since=None)
 
 
@@ -172,7 +177,7 @@ def _difference(
 
 
 def _field(what: str, one: object, other: object) -> tuple[str, object, object]:
-    """Return the first field that differs."""
+    """Return the name and both values of the first field that differs between two records."""
     for name in one.__struct_fields__:  # type: ignore[attr-defined]
         mine, theirs = getattr(one, name), getattr(other, name)
         if mine != theirs:

@@ -1,8 +1,8 @@
 """Checks that the leader keeps up with the events it received, and with its leases.
 
-Checked after each of its turns and counted in turns, not minutes: a store that refuses nearly
-everything makes turns long but does not excuse missing attempts. What a process received is
-recorded outside all fault layers.
+Each process is checked after each of its turns. Delays are counted in turns, not in minutes: a
+store that refuses nearly everything makes turns long, but a turn must still try what is due. What a
+process received is recorded outside all layers that inject faults.
 """
 
 from collections import Counter
@@ -37,7 +37,8 @@ PodName = tuple[str, Uid, bool]
 
 
 class Attention:
-    """What one start of a process received, and its state at the end of the last turn."""
+    """What one start of a process has received so far, and its state at the end of its last
+    turn."""
 
     def __init__(self) -> None:
         self.shown: dict[str, int] = {}  # kind -> newest version received
@@ -59,7 +60,8 @@ class Attention:
 
 
 class ObservedStore(StoreAround):
-    """The outermost store: whatever passes here is known to its process."""
+    """The outermost layer around the store: records what it returns to the process, and which pods
+    the process deletes."""
 
     def __init__(self, store: Store, attention: Attention) -> None:
         super().__init__(store)
@@ -103,7 +105,8 @@ class ObservedWatch:
 
 
 class ProgressCheck:
-    """Checks each turn; `fail` is called with each violation."""
+    """After each turn, checks that the process has applied what it received, and tried to remove
+    pods that are not needed. Calls `fail` with each violation."""
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         self._fail = fail
@@ -115,12 +118,12 @@ class ProgressCheck:
         self.evaluated: Counter[str] = Counter()
 
     def around(self, store: Store, process: str) -> Store:
-        """Return the store for a new start of the process."""
+        """Return the store for a new start of the process; what passes through it is recorded."""
         attention = self._attention[process] = Attention()
         return ObservedStore(store, attention)
 
     def shown(self, process: str) -> Mapping[str, int]:
-        """Return, by kind, the newest version that this start received."""
+        """Return, by kind, the newest version that the current start of the process received."""
         return self._attention[process].shown
 
     def on_change(self, change: Change) -> None:
@@ -145,7 +148,8 @@ class ProgressCheck:
             self._gone[kind, uid] = change.version
 
     def _on_lease(self, change: Change) -> None:
-        """Check that a lease closed because its pod was deleted had such a pod."""
+        """Check a written lease: if it was closed because its pod was deleted, somebody must have
+        deleted or evicted that pod."""
         if BECAUSE_DELETED not in change.body:
             return
         obj = decode(change.body)
@@ -157,7 +161,7 @@ class ProgressCheck:
                            "deleted, and nobody ever did that")  # fmt: skip
 
     def turned(self, process: str, turn: Turn) -> None:
-        """Check the process after a turn."""
+        """Check a process after one of its turns."""
         attention, world = self._attention[process], turn.world
         unwanted = set(_unwanted(world))
         on_dead = set(_on_dead_nodes(world))
@@ -171,7 +175,8 @@ class ProgressCheck:
         attention.turn_over(world, unwanted, on_dead)
 
     def _check_knowledge(self, process: str, attention: Attention, world: World) -> None:
-        """Check that the World reflects what was received before this turn, with deletions."""
+        """Check that the World has every object, and lacks every deleted object, that the process
+        was told about before this turn."""
         self.evaluated[KNOWS] += 1
         shown, believed = attention.shown_before, set()
         for kind, name, uid, matters in _believed(world, attention.leased_before):
@@ -186,7 +191,8 @@ class ProgressCheck:
                            f"of {kind} {name}, made at {made_at}")  # fmt: skip
 
     def _check_removals(self, process: str, attention: Attention, unwanted: set[PodName]) -> None:
-        """Check that pods unwanted since the last turn were removed, or a removal was tried."""
+        """Check each pod that was unwanted after the last turn and still is: the process must have
+        removed it in this turn, or tried to."""
         self.evaluated[GO] += 1
         for pod in sorted(unwanted & attention.unwanted_before):
             enough = {pod, (*pod[:2], True)}
@@ -196,8 +202,9 @@ class ProgressCheck:
 
 
 def _believed(world: World, leased: set[Uid]) -> Iterator[tuple[str, str, Uid, bool]]:
-    """Yield the World's objects, and whether each must disappear after its deletion: a pod's end is
-    kept as long as needed, and a run until a turn found it without leases."""
+    """Yield kind, name and uid of each object in the World, and whether the object must leave the
+    World soon after its deletion. A pod that has ended may stay, and so may a run that still had
+    leases at the last turn."""
     for key, pod in world.pods.items():
         yield "Pod", key, pod.uid, not pod.has_ended
     for name, state in world.fleet.nodes.items():
@@ -209,8 +216,8 @@ def _believed(world: World, leased: set[Uid]) -> Iterator[tuple[str, str, Uid, b
 
 
 def _unwanted(world: World) -> Iterator[PodName]:
-    """Yield pods of runs that have not ended and are not needed by any lease; on live nodes, only
-    those not told to go."""
+    """Yield the pods that must be removed: those of runs that have not ended, and that no lease
+    needs. A pod on a live node is left out if its deletion was already requested."""
     for keys in world.pods_by_run.values():
         for key in keys:
             pod = world.pods[key]
@@ -225,7 +232,7 @@ def _unwanted(world: World) -> Iterator[PodName]:
 
 
 def _on_dead_nodes(world: World) -> Iterator[str]:
-    """Yield leases on fenced or missing nodes."""
+    """Yield the names of open leases on nodes that are fenced or missing."""
     for node, names in world.open_by_node.items():
         state = world.fleet.nodes.get(node)
         if state is None or state.node.fenced:

@@ -1,4 +1,4 @@
-"""Checks that a standby hands over what the store contains at that moment."""
+"""Checks that what a standby hands over equals what the store contains at that moment."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ INVARIANT = "StandbyKnows"
 
 
 class WatchedStandby(Standby):
-    """The shipped standby, with an observer of its hand-over."""
+    """The shipped standby, which also passes each hand-over to `seen`."""
 
     seen: Callable[[Head, KnownLedger | None], None] = staticmethod(lambda _head, _known: None)
 
@@ -28,7 +28,8 @@ class WatchedStandby(Standby):
 
 
 def disagreement(store: Store, clock: Clock, known: KnownLedger) -> str:
-    """Return the difference between `known` and the store (without faults); "" if there is none."""
+    """Return the first difference between a standby's copy of the ledger and the store, read
+    without faults; "" if there is none."""
     there = at_once(Ledger(store, clock).look())
     if not known.is_at(there.head):
         return ""  # another process has continued, and the new leader is about to notice

@@ -1,8 +1,8 @@
-"""Checks that statuses are true when everything is at rest.
+"""Checks that the stored statuses are true when everything is at rest.
 
-A status is written after the commit and is not part of it: a new leader owes all statuses again,
-and corrects those that a deposed one writes later. Here the stored statuses are compared with those
-of the World. Amounts that grow with time, and messages, are not compared.
+A status is written after the commit and is not part of it. A new leader writes all statuses again,
+and corrects those that a deposed leader writes later. Here the stored statuses are compared with
+those that the World gives. Amounts that grow with time, and messages, are not compared.
 """
 
 from collections import Counter
@@ -30,8 +30,8 @@ OF_ENVELOPES = ("name", "used", "spare", "lent", "headroom")
 
 
 class LateStatuses:
-    """Delivers some statuses a second time, much later, when their sender may have been deposed or
-    have written other ones."""
+    """Delivers some status writes a second time, much later. By then their sender may be deposed,
+    or may have written another status."""
 
     def __init__(self, seed: int, rate: float, store: Store, wire: Process) -> None:
         self._random = Random(f"{seed}/{LATE}")
@@ -41,7 +41,7 @@ class LateStatuses:
         self.effects: Counter[str] = Counter()
 
     def stop(self) -> None:
-        """Send no more; those under way still arrive."""
+        """Send no further writes a second time. Copies that are on their way still arrive."""
         self._rate = 0.0
 
     def maybe_again(self, write: PatchStatus) -> None:
@@ -58,7 +58,8 @@ class LateStatuses:
 
 
 class SignedStore(StoreAround):
-    """Calls `signed` with every status written through it, and the resulting object."""
+    """A store that calls `signed` with each status written through it, and with the resulting
+    object."""
 
     def __init__(self, store: Store, signed: Callable[[PatchStatus, Wire], None]) -> None:
         super().__init__(store)
@@ -98,7 +99,7 @@ def _compared(
 
 
 def _rows(status: Wire | None) -> Wire:
-    """Return the part of a Budget's status that does not grow with time."""
+    """Return the part of a Budget's status whose numbers do not grow with time."""
     rows = list_at(status or {}, "envelopes")
     return {
         "rows": [

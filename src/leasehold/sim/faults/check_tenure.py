@@ -1,8 +1,9 @@
-"""Checks that an expired tenure is never written, and that a released one is not considered valid.
+"""Checks that an expired tenure is never renewed, and that a released one is not considered valid.
 
-A paused holder may find its record unchanged, because no other process has taken over yet. Writing
-it would delay the contenders and be a renewal without ownership. Before a release, the tenure must
-become invalid, because the answer may be lost and the next holder does not wait.
+A holder that was paused may find its record unchanged, because no other process has taken over yet.
+It must not write that record: this would delay the contenders, and would be a renewal without
+ownership. A tenure must become invalid before its release is sent: the answer may be lost, and the
+next holder does not wait.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,8 @@ class WatchedUpdates(StoreAround):
 
 
 class WatchedTenures(StoreTenures):
-    """The shipped tenures, with checks. Operations do not overlap, and nothing else writes then."""
+    """The shipped tenures, with checks of each write. One process calls them one after another, and
+    nothing else writes in between."""
 
     def __init__(
         self,

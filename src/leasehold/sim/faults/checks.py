@@ -1,7 +1,7 @@
-"""Checks of tenure and head at every step of a simulation, from outside.
+"""Checks tenure and head at every step of a simulation, from outside the processes.
 
 Reads the store and what each process considers valid; repairs nothing. The seven rules are those of
-`docs/invariants.md`; a simulation that breaks one stops at that step.
+`docs/invariants.md`. A simulation that breaks a rule stops at that step.
 """
 
 from collections import Counter
@@ -17,19 +17,19 @@ from leasehold.ports.tenure import Margins
 
 
 class ObservedProcess(Protocol):
-    """A process that may hold a tenure, as the checks see it."""
+    """What the checks need to know about a process that may hold a tenure."""
 
     @property
     def identity(self) -> str: ...
 
     @property
     def epoch(self) -> int:
-        """The epoch of its tenure; 0 if it has none."""
+        """The epoch of the process' tenure; 0 if it holds none."""
         ...
 
     @property
     def believes(self) -> bool:
-        """Whether it considers its tenure valid now, by its own clock."""
+        """Whether the process considers its tenure valid now, by its own clock."""
         ...
 
     @property
@@ -43,7 +43,8 @@ class SeenHead(Record, frozen=True):
 
 
 class LeaderChange(Record, frozen=True):
-    """A change of the leader: time from the old holder's last write to the new one's first."""
+    """A change of the leader. `took`: the time from the old holder's last write of the record to
+    the new holder's first."""
 
     epoch: int
     took: int
@@ -51,8 +52,9 @@ class LeaderChange(Record, frozen=True):
 
 
 class TenureChecks:
-    """Checks the rules. `fail` is called with each violation; `breaks_clocks` disables the rules
-    that assume correct clocks."""
+    """Checks the rules about tenure and head, and calls `fail` with each violation.
+    `breaks_clocks`: the simulation runs clocks too fast or too slow, so rules that need correct
+    clocks are skipped."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class TenureChecks:
             self._on_head(change)
 
     def look(self) -> None:
-        """Check after a step which processes consider themselves leader."""
+        """Check, after a step, which processes consider themselves leader."""
         believers = [each for each in self._everybody() if each.believes]
         if not self._rests_on_clocks:
             return
@@ -133,7 +135,8 @@ class TenureChecks:
             self._fail(f"EpochMonotonic: from {_said(before)} to {_said(after)}")
 
     def _check_owner(self, before: TenureRecord | None, after: TenureRecord) -> None:
-        """Check that the writer holds the record, or took one that is free, its own, or expired."""
+        """Check that a renewal was written by the holder, and that a new epoch replaces only a
+        record that is free, expired, or the writer's own."""
         writer = after.write.rpartition(".")[0]
         if before is None:
             return

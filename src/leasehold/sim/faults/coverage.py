@@ -1,6 +1,6 @@
-"""Rare events that a suite of simulations must reach, and their counts.
+"""Counts rare events (marks) that a set of simulated seeds must reach.
 
-A mark that no seed reaches shows that the faults do not test what they should.
+If no seed reaches a mark, the faults do not test what they should.
 """
 
 from collections import Counter

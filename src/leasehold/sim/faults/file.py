@@ -1,7 +1,8 @@
-"""Converts a fault plan to a scenario file and back: attacks are steps, faults are `trouble`.
+"""Converts a fault plan to a scenario file and back.
 
-`leasehold sim --shrink` writes such files, `leasehold sim scenario` plays files with trouble. Both
-forms produce the same history, byte for byte.
+In the file, each attack is a step, and the rates of faults are under `trouble`. `leasehold sim
+--shrink` writes such files, and `leasehold sim scenario` plays them. A plan and its file produce
+the same history, byte for byte.
 """
 
 import json
@@ -16,7 +17,7 @@ Wire = dict[str, object]
 
 
 def split_story(story: str) -> tuple[list[str], list[str]]:
-    """Return the lines up to `steps:`, and the steps, one per line."""
+    """Return the lines of a story up to `steps:`, and the lines of its steps."""
     lines = story.rstrip("\n").split("\n")
     cut = next(index for index, line in enumerate(lines) if line.startswith("steps:")) + 1
     return lines[:cut], lines[cut:]
@@ -29,7 +30,8 @@ def joined_story(head: list[str], steps: list[str]) -> str:
 
 
 def scenario_of(plan: FaultPlan, title: str) -> str:
-    """Return the scenario file of a plan. Its story must have one step per line."""
+    """Return the text of a scenario file that plays like the plan. The plan's story must have one
+    step per line."""
     head, steps = split_story(plan.story)
     told = parse_story(plan.story, "the plan's story")
     lines = [(step.at, line) for step, line in zip(told.steps, steps, strict=True)]
@@ -43,7 +45,8 @@ def scenario_of(plan: FaultPlan, title: str) -> str:
 
 
 def plan_of(story: Story, text: str) -> FaultPlan:
-    """Return the plan of a story; `text` is its file's content."""
+    """Return the plan that plays a story with `trouble`. `text` is the content of the story's
+    file."""
     trouble = story.trouble
     assert trouble is not None, "a story without trouble is played by the scenario runner"
     return FaultPlan(
@@ -66,7 +69,8 @@ def plan_of(story: Story, text: str) -> FaultPlan:
 
 
 def _trouble(plan: FaultPlan) -> Wire:
-    """Return `trouble` without default values."""
+    """Return the value of `trouble` in a scenario file; settings with default values are left
+    out."""
     said: Wire = {
         "store": plan.store,
         "nodes": plan.nodes,

@@ -1,7 +1,7 @@
-"""Runs many seeds on several CPU cores and sums up the results.
+"""Plays many seeds on several CPU cores and adds up the results.
 
-Used by `leasehold sim --seeds`. With `twice`, each seed is played two times and both histories must
-be equal.
+Used by `leasehold sim --seeds`. With `twice`, each seed is played two times, and both histories
+must be equal.
 """
 
 import hashlib
@@ -28,7 +28,8 @@ FRESH_MAX = 1 << 40  # fresh seeds are larger than any that users type
 
 @dataclass
 class BatchSums:
-    """The sums over a batch of seeds."""
+    """The results of many seeds, added up: failed seeds, time spent, commits, effects of faults,
+    and the rare events (marks) that were reached."""
 
     seeds: int = 0
     failed: list[int] = field(default_factory=list)
@@ -58,7 +59,7 @@ class BatchSums:
             self.failed.append(outcome.seed)
 
     def missing(self) -> list[str]:
-        """Return the marks that no seed reached."""
+        """Return the expected rare events (marks) that no seed reached."""
         return [mark for mark in EXPECTED if not self.marks[mark]]
 
     def lines(self) -> Iterator[str]:
@@ -101,13 +102,15 @@ def run_seeds(
 
 
 def fresh_seeds(text: str, count: int) -> list[int]:
-    """Return untried seeds, always the same for the same text (such as a commit)."""
+    """Return seeds that were not played before. They depend only on `text`: each commit's id, for
+    example, gives other seeds."""
     digests = (hashlib.sha256(f"{text}/{each}".encode()).digest() for each in range(count))
     return [FRESH_MAX + int.from_bytes(digest[:4], "big") for digest in digests]
 
 
 def play_seed(task: tuple[int, bool, Profile | None]) -> tuple[SeedOutcome, float]:
-    """Play one seed in a worker process, without logging."""
+    """Play one seed in a worker process, without logging. Return the outcome and the CPU seconds
+    that one play took."""
     seed, twice, profile = task
     silence()
     began = time.process_time()

@@ -1,7 +1,8 @@
 """Executes the attacks of a plan, at their times or in the middle of store calls.
 
-It knows the leader. Attacks are counted when they take effect; one without a target does not count.
-Temporary damage is repaired here too.
+An attack may be aimed at the leader, so this module knows which process leads. An attack is counted
+when it takes effect, and not counted if it has no target. This module also repairs damage that is
+temporary.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ LOOK_MS: Millis = 100
 
 
 def link_of(node: str) -> str:
-    """Return the network's name of a node's link to the store."""
+    """Return the name that the network has for a node's link to the store."""
     return f"node {node}"
 
 
@@ -61,7 +62,8 @@ class Nemesis:
         self._process.tasks.spawn("revival", self._revive())
 
     def stop(self, *, core: str) -> None:
-        """Stop the attacks and repair all controllers, or only `core`; the others stay damaged."""
+        """Stop the attacks and repair the controllers: all of them, or only `core` if it is named.
+        The others are then stopped for good, or stay paused."""
         self._is_over = True
         self._armed.clear()
         for node in list(self._cuts):
@@ -84,7 +86,8 @@ class Nemesis:
             self._strike(attack, target)
 
     async def reach(self, member: Process, point: str) -> None:
-        """Execute an armed attack for a process that has reached this point of a call."""
+        """Execute an attack that waits for this process to reach this point of a store call, if
+        there is one."""
         for attack in self._armed:
             if attack.point == point and self._is_meant(attack, member.name):
                 self._armed.remove(attack)
@@ -174,7 +177,8 @@ class Nemesis:
                 self._twin(target.name, attack.lasts)
 
     def _cut_link(self, attack: Attack) -> None:
-        """Cut the link of one node. Overlapping cuts are healed with the last one."""
+        """Cut the link of one node to the store. If cuts of a node overlap, the link is healed when
+        the last one ends."""
         assert attack.harm in CUTS, attack.harm
         nodes = self._fleet.busy_nodes() if attack.who == BUSY_NODE else self._fleet.nodes
         if not nodes:
@@ -198,7 +202,7 @@ class Nemesis:
             self._fleet.heal_link(node)
 
     def _twin(self, name: str, lasts: Millis) -> None:
-        """Start a second process of the same name, as in a rolling update."""
+        """Start a second process with the same holder name, as happens in a rolling update."""
         twin = f"{name}-twin"
         if twin in self._cast.members and self._cast.members[twin].is_alive:
             return
@@ -237,7 +241,7 @@ class Nemesis:
             self._cast.start(name)
 
     async def _revive(self) -> None:
-        """Restart processes killed in a write, like a supervisor."""
+        """Restart processes that faults killed in the middle of a write, as a supervisor would."""
         seen = 0
         while True:
             await self._process.clock.sleep(LOOK_MS)

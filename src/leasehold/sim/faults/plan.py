@@ -1,8 +1,8 @@
 """Draws the plan of a simulation from a seed: story, faults and attacks.
 
-A plan is data: `leasehold sim` plays it, `shrink` reduces it, and its file plays the same without
-the seed. Each part has a random stream of its own, so that one profile's attacks do not shift other
-parts.
+A plan is data: `leasehold sim` plays it, and `shrink` reduces it. A plan that was written to a file
+plays the same without its seed. Each part of a plan has its own random stream, so a change of one
+profile's attacks does not change the other parts.
 """
 
 from random import Random
@@ -126,7 +126,8 @@ def _story(seed: int) -> str:
 
 
 def _last_step(text: str) -> Millis:
-    """Return the time of a story's last step. Its steps are one per line, in minutes."""
+    """Return the time of a story's last step. The story must have one step per line, timed in
+    minutes."""
     last = text.rstrip().rsplit('"at": "', 1)[1]
     return int(last.split("m", 1)[0]) * MINUTE
 
@@ -180,8 +181,9 @@ def _attacks(seed: int, profile: Profile, trouble: Millis, story: str) -> tuple[
 
 
 def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
-    """Arm attacks early, at calls that may never happen. Some pause the successor there too, but
-    shortly, so that the first process continues in the middle of the successor's work."""
+    """Draw three pauses at store calls that happen rarely or never, armed in the first half of the
+    simulation. Half of them also pause the next process at the same call, for a shorter time. The
+    first process then continues while its successor is in the middle of its work."""
     found = []
     for who, point in random.sample(RARE, 3):
         at, lasts = random.randrange(trouble // 2), random.choice(LONGER) * SECOND
@@ -193,8 +195,9 @@ def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
 
 
 def _outlived(random: Random, story: str) -> list[Attack]:
-    """Slow down a leader's clock, cut it off until another process has sealed, and heal the cut
-    just before a decision: only the head can show it that it was deposed."""
+    """Draw attacks that depose a leader without its knowledge. Its clock is slowed down, and it is
+    cut off until another process has sealed the head. The cut is healed just before a step, so that
+    only the head can show the old leader that it was deposed."""
     found = []
     minutes = sorted({each for each in minutes_of(story) if each})
     for minute in random.sample(minutes, min(len(minutes), 4)):
@@ -208,8 +211,9 @@ def _outlived(random: Random, story: str) -> list[Attack]:
 
 
 def _meddling(random: Random, trouble: Millis) -> list[Attack]:
-    """Draw edits by users at bad moments. Some pause the leader before it creates pods, so that
-    they are unwanted when it continues: another leader has closed their leases meanwhile."""
+    """Draw cancellations and deletions of runs by users at bad moments. Half of them also pause the
+    leader before it creates pods. Meanwhile another leader closes the leases, so the pods are
+    unwanted when the first leader continues."""
     found: list[Attack] = []
     for _ in range(random.choice((0, 1, 2, 4))):
         who, point = random.choice(WORST)
@@ -223,7 +227,8 @@ def _meddling(random: Random, trouble: Millis) -> list[Attack]:
 
 
 def _cut_links(random: Random, trouble: Millis) -> list[Attack]:
-    """Cut single nodes off: for a moment, until they are missed, or for long."""
+    """Draw cuts of single nodes from the store: for a moment, until their silence is noticed, or
+    for long."""
     found: list[Attack] = []
     if random.random() < 0.4:
         return found
@@ -264,7 +269,7 @@ def _any_harm(random: Random, at: Millis) -> Attack:
 
 
 def _hunting(random: Random, at: Millis) -> Attack:
-    """Attack the leader; half of the time in the middle of a call."""
+    """Draw an attack, mostly on the leader; half of the time in the middle of a store call."""
     if random.random() < 0.5:
         harm = random.choice((Harm.PAUSE, Harm.PAUSE, Harm.CRASH, Harm.CUT, Harm.CUT_ANSWERS))
         who = random.choice((LEADER, LEADER, LEADER, ANY))
@@ -282,7 +287,8 @@ def _hunting(random: Random, at: Millis) -> Attack:
 
 
 def _breaking(random: Random, at: Millis) -> Attack:
-    """Run clocks at about half or twice the rate, which invalidates the tenure's assumptions."""
+    """Draw an attack that mostly makes a clock run at about half or twice its rate. The margins of
+    the tenure do not allow that much."""
     who = random.choice((LEADER, STANDBY))
     if random.random() < 0.6:
         amount = -600_000 if who == LEADER else 900_000

@@ -1,7 +1,8 @@
 """Plays a plan: store, network, nodes, users and several controllers in virtual time.
 
 Called by `leasehold sim`, the shrinker and the tests. A broken rule stops the simulation at that
-commit or step. After the faults have stopped, everything must come to rest and agree.
+commit or step. After the faults have stopped, everything must come to rest, and ledger, objects and
+statuses must agree.
 """
 
 import hashlib
@@ -70,12 +71,12 @@ QUIET: Millis = 12 * MINUTE + 37 * SECOND + 431
 
 
 class RuleBroken(Exception):  # noqa: N818 - named for the condition
-    """A rule was broken; the text names it."""
+    """A rule that simulations check was broken; the text names the rule."""
 
 
 @dataclass
 class SeedOutcome:
-    """The result of a seed. `digest` covers the whole history."""
+    """The result of one seed. `digest` is a digest of the whole history."""
 
     seed: int
     profile: Profile
@@ -234,7 +235,8 @@ class FaultSimulation:
         self.kernel.settle()
 
     def _meddle(self, random: Random) -> str:
-        """Cancel or delete one of the newest runs; return the action, or "" without runs."""
+        """Let a user cancel or delete one of the newest runs. Return what the user does; "" if
+        there are no runs."""
         runs = [(_created(wire), key_of(wire)) for wire in objects_of(self.store, "Run")]
         if not runs:
             return ""
@@ -342,8 +344,9 @@ class FaultSimulation:
         self._successors.turned(name, turn.world, shown, folded=is_folded)
 
     def _on_status(self, writer: str, write: PatchStatus, obj: Wire) -> None:
-        """Note a status write, and whether it came from a deposed controller: the head has the
-        epoch of another one that is alive."""
+        """Handle a status write: perhaps deliver it again later, and note it if a deposed
+        controller wrote it. The writer is deposed if the head has the epoch of another controller
+        that is alive."""
         if write.kind in TOLD:
             self._late.maybe_again(write)
         if write.kind in TOLD and version_at(part(obj, "metadata")) == self._version:
@@ -375,7 +378,8 @@ class FaultSimulation:
             self._fail(problem)
 
     def _folded(self) -> Fold:
-        """Return the fold of everything committed; each batch is verified once."""
+        """Return the state that all committed batches add up to. Each batch is verified once, when
+        it is added."""
         for line in lines_after(self.store, self._fold.seq, self._fold.digest):
             disagreement = self._fold.step(line)
             if disagreement is not None:
@@ -385,7 +389,8 @@ class FaultSimulation:
         return self._fold
 
     def _fail(self, problem: str) -> None:
-        """Report a violation through the kernel, because the loop might handle an exception."""
+        """Stop the simulation with a violation. It is set on the kernel instead of raised, because
+        the loop might handle an exception."""
         self._tell("check", problem)
         if self.kernel.failure is None:
             self.kernel.failure = RuleBroken(problem)

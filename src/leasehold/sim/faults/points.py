@@ -1,6 +1,5 @@
-"""A store that calls the nemesis before and after each call.
-
-The nemesis may kill or pause the process at that point.
+"""A store that calls the nemesis before and after each call; the nemesis may kill or pause the
+process at that point.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +13,8 @@ Pass = Callable[[str], Awaitable[None]]
 
 
 class PointedStore(StoreAround):
-    """`reach` is awaited at every point, such as "before update LedgerHead"."""
+    """A store that awaits `reach` before and after each call, with a point such as "before update
+    LedgerHead"."""
 
     def __init__(self, store: Store, reach: Pass) -> None:
         super().__init__(store)

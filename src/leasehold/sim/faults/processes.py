@@ -1,7 +1,7 @@
 """The controllers of a simulation: processes with their own clocks, network and faults.
 
-They run the shipped plane and keeper (`shell.plane`, `shell.leadership.keeper`). This module only
-starts and restarts them.
+Each controller runs the shipped plane and keeper (`shell.plane`, `shell.leadership.keeper`). This
+module only starts and restarts them.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ OnHandedOver = Callable[[Head, KnownLedger | None], None]
 
 
 class WatchedPlane(Plane):
-    """The plane with an observer."""
+    """The shipped plane, which also reports what happens to the simulation."""
 
     version: Version
 
@@ -75,8 +75,8 @@ class WatchedPlane(Plane):
         super().lost(why)
 
     async def _lead(self, epoch: int) -> None:
-        """Lead until deposed. The keeper must then end the tenure; it gets a few steps for that,
-        because a pause may intervene."""
+        """Lead until deposed. After that the keeper must end the tenure, which cancels this task.
+        The keeper gets a few steps of time for it, because its process may be paused."""
         await super()._lead(epoch)
         for _ in range(IDLE_STEPS):
             await self._clock.sleep(IDLE_MS)
@@ -84,7 +84,7 @@ class WatchedPlane(Plane):
 
 
 class Member:
-    """One start of one controller."""
+    """One start of one controller, with its process, plane and keeper."""
 
     def __init__(
         self, process: Process, holder: Holder, plane: WatchedPlane, keeper: Keeper
@@ -113,7 +113,8 @@ class Member:
 
 
 class Controllers:
-    """All controllers. `wrap` puts faults and network around the store for a process."""
+    """Starts the controllers and knows the newest start of each. `wrap` returns the store as a
+    process sees it, with faults and network."""
 
     def __init__(
         self,
@@ -147,7 +148,8 @@ class Controllers:
         self.members: dict[str, Member] = {}
 
     def start(self, name: str, *, as_name: str = "") -> Member:
-        """Start the process; `as_name` gives it another process' name."""
+        """Start a controller in the process `name`. With `as_name`, it uses that name for its
+        tenure."""
         process = self._kernel.process(name)
         self._starts += 1
         holder = Holder(name=as_name or name, nonce=f"{self._starts:04d}")
@@ -189,8 +191,9 @@ class Controllers:
         return member
 
     def _can_do_without(self, name: str) -> bool:
-        """Return whether this start may be outdated: there must be a ledger whose format it does
-        not know, and another controller that is not outdated."""
+        """Return whether a start of `name` may be of an outdated program: there must be a ledger
+        (whose format that program does not know), and another controller that is alive and not
+        outdated."""
         others = [each for each in self.alive() if each.process.name != name]
         outdated = [each for each in others if each.plane.version.is_outdated]
         return self._has_ledger() and bool(others) and not outdated
@@ -199,6 +202,7 @@ class Controllers:
         return [each for each in self.members.values() if each.is_alive]
 
     def leader(self) -> Member | None:
-        """Return a controller that leads or considers itself leader."""
+        """Return a controller that leads, or that still considers itself leader; None if there is
+        none."""
         leading = [each for each in self.alive() if each.leads]
         return leading[0] if leading else None

@@ -1,7 +1,7 @@
-"""Queries controllers at random moments.
+"""Sends queries to the controllers at random moments.
 
-An answer may be outdated, but must not contain uncommitted facts. Queries run between two steps and
-from outside, so they do not influence the simulation.
+An answer may be outdated, but must not contain uncommitted facts. A query runs between two steps
+and outside the processes, so it does not influence the simulation.
 """
 
 from collections import Counter
@@ -23,7 +23,8 @@ ANYBODY = Caller(user="anybody", role=CallerRole.ADMIN)
 
 
 class RandomQueries:
-    """Queries the controllers. `committed` folds the batches committed so far and returns them."""
+    """Queries the controllers and checks their answers. `committed` returns the state that all
+    committed batches add up to."""
 
     def __init__(
         self, seed: int, committed: Callable[[], Fold], fail: Callable[[str], None]
@@ -36,12 +37,13 @@ class RandomQueries:
         self.evaluated: Counter[str] = Counter()
 
     def on_batch(self, fold: Fold) -> None:
-        """Record the open leases after a committed batch."""
+        """Record which leases are open after a committed batch, to compare answers with it."""
         is_open = {name for name, lease in fold.leases.items() if lease.closed is None}
         self._open_after.append(is_open)
 
     def on_change(self, change: Change) -> None:
-        """Query soon after a batch was stored, when it may or may not be committed."""
+        """After a batch was stored, make the next query soon: the batch may be committed by then,
+        or not."""
         if change.key[0] == "LedgerBatch":
             self._steps_left = self._random.randrange(1, SOON)
 
@@ -76,7 +78,8 @@ class RandomQueries:
 
 
 def _answer(member: Member, question: str) -> object:
-    """Return the immediate answer; None if the query would wait, or is refused."""
+    """Return the answer to a query if it comes at once. Return None if the query waits or is
+    refused."""
     asking = member.plane.questions.answer(ANYBODY, question, {})
     try:
         asking.send(None)

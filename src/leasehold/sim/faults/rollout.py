@@ -1,7 +1,7 @@
 """Controllers with different versions, as during a rollout or rollback.
 
-A start may have other settings, or be of a program that does not know the ledger's format and must
-not touch the ledger. `cast` draws the version of every start.
+A start of a controller may have other settings. Or its program may not know the ledger's format;
+such a program must not touch the ledger. `Versions` draws the version of every start.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ OUTDATED = "head of a later format"
 
 
 class Version(Record, frozen=True):
-    """The version of one start of a controller."""
+    """The settings of one start of a controller, and whether its program is outdated."""
 
     config: Config
     has_older_settings: bool = False
@@ -31,7 +31,7 @@ class Version(Record, frozen=True):
 
 
 class Versions:
-    """Draws versions for each start of a process, from a stream of its own."""
+    """Draws a version for each start of a process, with a random stream per process."""
 
     def __init__(self, seed: int, rollout: Rollout, config: Config) -> None:
         self._seed = seed
@@ -43,7 +43,7 @@ class Versions:
         self.effects: Counter[str] = Counter()
 
     def stop(self) -> None:
-        """Finish the rollout: later starts have the story's configuration."""
+        """End the rollout: all later starts have the story's own configuration."""
         self._rollout = Rollout()
 
     def draw(self, process: str, *, may_be_outdated: bool) -> Version:
@@ -60,7 +60,8 @@ class Versions:
 
 
 class OutdatedStore(StoreAround):
-    """The store as an older program sees it: the head has an unknown format."""
+    """The store as an outdated program sees it: the head has a format that the program does not
+    know."""
 
     def __init__(self, store: Store, effects: Counter[str]) -> None:
         super().__init__(store)

@@ -1,6 +1,6 @@
-"""Draws settings in addition to the story: about silent nodes, and about outdated controllers.
+"""Draws settings that a plan adds to its story: about silent nodes, and about outdated controllers.
 
-Called by `plan`, with one random stream each.
+Called by `plan`, with one random stream for each of the two.
 """
 
 import json
@@ -30,7 +30,8 @@ OTHERWISE: dict[str, tuple[object, ...]] = {
 
 
 def with_failing_silence(text: str, random: Random) -> str:
-    """Return the story with silence counting as death after some time, for all flavors or one."""
+    """Return the story, sometimes with `nodeFailure.after` set: a silent node then counts as dead
+    after some time. This applies to all flavors, or to one."""
     if random.random() < 0.6:
         return text
     after: object = random.choice(SPANS)
@@ -42,8 +43,9 @@ def with_failing_silence(text: str, random: Random) -> str:
 
 
 def draw_rollout(random: Random, text: str) -> Rollout:
-    """Draw a rollout; half of the time all starts are alike. `nodeFailure.after` may only become
-    longer, because the nodes' own fencing time does not change."""
+    """Draw how starts of controllers differ. In three of five draws none has other settings, and in
+    three of five none is outdated. `nodeFailure.after` may only become longer, because the nodes'
+    own fencing time does not change."""
     names = random.sample(sorted(OTHERWISE), random.randint(1, 3))
     settings = {name: random.choice(OTHERWISE[name]) for name in names}
     if AFTER in _config(text) and random.random() < 0.5:
@@ -54,7 +56,7 @@ def draw_rollout(random: Random, text: str) -> Rollout:
 
 
 def _config(text: str) -> dict[str, object]:
-    """Return the config of a story from `stories`, where it is on one line."""
+    """Return the `config` of a story that `stories` wrote, which is on one line."""
     line = next((line for line in text.split("\n") if line.startswith(CONFIG)), f"{CONFIG}{{}}")
     found: dict[str, object] = json.loads(line.removeprefix(CONFIG))
     return found

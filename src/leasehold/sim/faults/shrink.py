@@ -1,8 +1,8 @@
 """Reduces a failing plan while it still fails in the same way.
 
-It works on the plan, not the seed: it removes attacks, kinds of faults, story steps and the random
-order of tasks, larger parts first, and keeps each removal that still fails. `file` makes a scenario
-of the result.
+The plan is reduced, not the seed. Attacks, kinds of faults, story steps and the random order of
+tasks are removed, larger parts first. A removal is kept if the plan still fails. `file` makes a
+scenario file of the result.
 """
 
 import json
@@ -24,8 +24,8 @@ DIED = "a task died: "
 
 
 def rule_of(problem: str) -> str:
-    """Return what identifies a failure: the rule's name, for a dead task its error type, or the
-    name of a broken invariant."""
+    """Return what identifies a failure: the name of the broken rule. For a task that died, it is
+    the type of the error, with the invariant's name if an invariant was broken."""
     if problem.startswith(DIED):
         died = problem.removeprefix(DIED).split(" ")
         return " ".join(died[: 2 if died[0] == "InvariantBroken:" else 1])
@@ -33,7 +33,8 @@ def rule_of(problem: str) -> str:
 
 
 class Shrinker:
-    """Shrinks plans. `told` is called with the size of every smaller failing plan."""
+    """Reduces a failing plan. `told` is called with the size of each smaller plan that still
+    fails."""
 
     def __init__(self, told: Callable[[str], object], runs_max: int = RUNS_MAX) -> None:
         self._told = told
@@ -41,7 +42,8 @@ class Shrinker:
         self._rule = ""
 
     def shrink(self, plan: FaultPlan) -> FaultPlan | None:
-        """Return a smaller plan that fails alike; None if the plan does not fail."""
+        """Return a smaller plan that breaks the same rule. Return None if the given plan does not
+        fail."""
         outcome = play(plan)
         if not outcome.problems:
             return None
@@ -127,7 +129,8 @@ class Shrinker:
         return plan
 
     def _minimal(self, items: Sequence[T], planned: Callable[[list[T]], FaultPlan]) -> list[T]:
-        """Return the items that cannot be left out; larger parts are tried first."""
+        """Return the items without which the plan does not fail in the same way. Large parts are
+        removed first, then smaller ones. `planned` makes a plan from some of the items."""
         kept = list(items)
         size = max(1, len(kept) // 2)
         while kept and self._left > 0:

@@ -1,8 +1,8 @@
-"""Random stories: each seed is a small, valid scenario file full of faults.
+"""Random stories: each seed gives a small, valid scenario file full of faults.
 
-Drawn for `leasehold sim` and for property tests; `python -m leasehold.sim.faults.stories 17` prints
-the story of seed 17. A step may refer to what no longer exists (an ended pod, a refused edit); the
-story continues.
+Used by `leasehold sim` and by property tests; `python -m leasehold.sim.faults.stories 17` prints
+the story of seed 17. A step may name something that no longer exists (an ended pod), or may be
+refused (an edit); the story then continues.
 """
 
 import json
@@ -21,12 +21,14 @@ Spec = dict[str, object]
 
 
 def story_of(seed: int, *, gaps: Sequence[int] = MINUTES_BETWEEN, steps_max: int = 40) -> str:
-    """Return a seed's scenario, one step per line; `gaps` lists possible minutes between steps."""
+    """Return the scenario file of a seed, with one step per line. `gaps`: the possible minutes
+    between two steps."""
     return _Teller(Random(seed), gaps).story(seed, steps_max)
 
 
 def with_broken_gpus(text: str, random: Random) -> str:
-    """Return the story with GPUs that break one by one and may be repaired."""
+    """Return the story with added steps: GPUs of one to three nodes break, and some are repaired
+    later."""
     lines = text.rstrip("\n").split("\n")
     cut = lines.index("steps:") + 1
     rows = json.loads(next(line for line in lines if line.startswith("fleet: "))[len("fleet: ") :])
@@ -53,7 +55,7 @@ def with_broken_gpus(text: str, random: Random) -> str:
 
 
 def minutes_of(text: str) -> list[int]:
-    """Return the minutes of a story's steps."""
+    """Return the minute of each step of a story."""
     lines = text.rstrip("\n").split("\n")
     return [_minutes(line) for line in lines[lines.index("steps:") + 1 :]]
 

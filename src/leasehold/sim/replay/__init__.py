@@ -1,4 +1,4 @@
 """Replays a recorded workload on a fleet and Budgets, in virtual time, with the shipped core.
 
-`trace` and `past` read jobs, `player` plays them, `figures` computes the report's numbers.
+`trace` and `past` read the jobs, `player` replays them, `figures` computes the report's numbers.
 """

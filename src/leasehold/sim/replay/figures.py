@@ -1,6 +1,6 @@
 """The figures of a replay: waits by team, GPUs in use over time, preemptions and work lost.
 
-Computed once from the result; the table, the JSON document and the page only render them.
+They are computed once from the result; the table, the JSON document and the page only show them.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,7 @@ class Waits(Record, rename="camel"):
 
 
 class TeamFigures(Record, rename="camel"):
-    """Results of the jobs of one owner; of all jobs if `owner` is ""."""
+    """The results of one owner's jobs; of all jobs if `owner` is ""."""
 
     owner: str
     jobs: int
@@ -45,7 +45,7 @@ class TeamFigures(Record, rename="camel"):
 
 
 class GpuUse(Record, rename="camel"):
-    """GPUs in use, as means over equal time steps."""
+    """GPUs in use over time: the mean in each of several equal time steps, by owner."""
 
     start: str
     step_seconds: float
@@ -54,7 +54,7 @@ class GpuUse(Record, rename="camel"):
 
 
 class Figures(Record, rename="camel"):
-    """The results of one setting."""
+    """The results of one replay, of one setting."""
 
     setting: str
     gpus: int
@@ -70,7 +70,7 @@ class Figures(Record, rename="camel"):
 
 
 def figures_of(played: Played) -> Figures:
-    """Compute everything that the report shows of one replay."""
+    """Compute all numbers that the report shows about one replay."""
     courses = played.courses
     owners = sorted({course.job.owner for course in courses})
     gpus = sum(node.gpus for node in played.setting.nodes)
@@ -126,20 +126,24 @@ def _waits(waits: Sequence[Millis], completed: Sequence[JobHistory]) -> Waits:
 
 
 def quantile(ordered: Sequence[Millis], percent: int) -> Millis:
-    """Return the smallest value that is not exceeded by `percent` percent (nearest rank)."""
+    """Return the first of the ordered values that at least `percent` percent of them do not exceed
+    (nearest rank).
+
+    Example: the 50 % quantile of [1, 2, 3, 4] is 2.
+    """
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(rank, 1) - 1]
 
 
 def curve_of(ordered: Sequence[Millis]) -> list[Millis]:
-    """Return the quantiles for every percent from 0 to 100; [] if there are no values."""
+    """Return the quantiles for 0 %, 1 %, … 100 % of the ordered values; [] if there are none."""
     return [quantile(ordered, percent) for percent in range(CURVE_POINTS)] if ordered else []
 
 
 def _used_between(
     changes: Iterable[tuple[Instant, str, int]], start: Instant, end: Instant
 ) -> GpuMs:
-    """Return the area under the curve of GPUs in use from `start` to `end`."""
+    """Return the GPU time used from `start` to `end`."""
     area, level, since = 0, 0, start
     for at, _, change in changes:
         until = min(max(at, start), end)
@@ -166,7 +170,7 @@ def _use(played: Played, owners: Sequence[str]) -> GpuUse:
 def _means(
     changes: Sequence[tuple[Instant, str, int]], edges: Sequence[Instant]
 ) -> tuple[float, ...]:
-    """Return the mean level between consecutive edges."""
+    """Return the mean number of GPUs in use in each step between two consecutive `edges`."""
     areas = [0] * (len(edges) - 1)
     level, since = 0, edges[0]
     for at, _, change in (*changes, (edges[-1], "", 0)):

@@ -1,4 +1,5 @@
-"""The jobs of a workload from any source, and the selection to replay."""
+"""The jobs of a workload, whatever file they come from, and functions that select and change
+them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,7 +24,8 @@ UNFINISHED = "not over when the ledger was exported, replayed for as long as the
 
 
 class Job(Record):
-    """One submission: the request, its time, and how long the work takes undisturbed."""
+    """One job: what was requested, when it was submitted, and how long it takes without
+    interruption."""
 
     line: int
     name: str
@@ -44,7 +46,8 @@ class Workload:
     remarks: Counter[str] = field(default_factory=Counter)
 
     def sort(self) -> None:
-        """Sort the jobs into the order in which a server would have seen them."""
+        """Sort the jobs by submission; jobs submitted at the same time keep the order of their
+        lines."""
         self.jobs.sort(key=lambda job: (job.submit, job.line))
 
 
@@ -67,7 +70,7 @@ class Mistakes:
 
 
 def bad_file(path: str, line: int, value: str, remedy: str) -> BadFile:
-    """Return a `BadFile` with one reason."""
+    """Return a `BadFile` that names one mistake."""
     return BadFile(path, [Mistake(line=line, problem=Problem(path="", value=value, remedy=remedy))])
 
 
@@ -81,7 +84,8 @@ def within(jobs: Iterable[Job], since: Instant | None, until: Instant | None) ->
 
 
 def hurried(jobs: list[Job], factor: Fraction) -> list[Job]:
-    """Return the jobs with submissions `factor` times as fast, from the first one on."""
+    """Return the jobs with the times between submissions divided by `factor`. The first submission
+    stays."""
     assert factor > 0, factor
     if factor == 1 or not jobs:
         return jobs
@@ -93,15 +97,17 @@ Known = Callable[[Job], Millis | None]
 
 
 def none_known(_: Job) -> Millis | None:
-    """Declare no limits."""
+    """Return None: the job's Run declares no `runtime.maxDuration`."""
     return None
 
 
 def all_known(resume: Millis = 0) -> Known:
-    """Declare each run's exact duration, plus the time to load a checkpoint."""
+    """Return a function that gives each job's exact duration as the limit of its Run, plus the time
+    to load a checkpoint."""
     return lambda job: job.duration + resume
 
 
 def limits_known(job: Job) -> Millis | None:
-    """Declare the limit in the job's row, if any; the run is ended when it is reached."""
+    """Return the limit in the job's row, which its Run declares; None if it has none. A run that
+    reaches its limit is ended."""
     return job.limit

@@ -1,8 +1,8 @@
 """Reads the jobs of an exported ledger, to replay them with other Budgets.
 
-The ledger has who held which GPUs when, and so how much work each run did; runs that never held any
-are missing. A run's submission is the announcement of its reservation or, if it never waited, its
-start.
+The ledger shows which run held which GPUs from when to when, and so how much work each run did.
+Runs that never held a GPU are missing. A run counts as submitted when its reservation was
+announced; if it never waited, when it started.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 @dataclass
 class _PastLease:
-    """A lease, and how it ended."""
+    """A lease in the export, and its closure, if the export has it."""
 
     lease: Lease
     line: int
@@ -37,7 +37,7 @@ class _PastLease:
 
 @dataclass
 class PastJobs:
-    """The jobs of a ledger, and the nodes and Budgets that it describes."""
+    """The jobs of an exported ledger, and the nodes and Budgets that the export describes."""
 
     workload: Workload
     unstated: list[str]  # nodes with leases that the export does not describe
@@ -45,7 +45,8 @@ class PastJobs:
     _budgets: dict[str, bytes] = field(default_factory=dict)
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the last known state of the nodes; raise `BadFile` if some are not described."""
+        """Return the nodes as the export last describes them. Raise `BadFile` if a node with leases
+        is not described."""
         if self.unstated:
             nodes = plural(len(self.unstated), "node")
             said = f"{nodes} that it does not describe, such as {self.unstated[0]}"
@@ -67,7 +68,8 @@ class PastJobs:
         return tuple(found)
 
     def budgets(self) -> tuple[Budget, ...]:
-        """Return the last known Budgets; raise `BadFile` if there are none."""
+        """Return the Budgets as the export last describes them. Raise `BadFile` if there are
+        none."""
         if not self._budgets:
             remedy = "export the ledger from its beginning, or name Budgets with --budgets"
             raise bad_file(self.workload.path, 1, "no Budget is described", remedy)
@@ -75,7 +77,8 @@ class PastJobs:
 
 
 def read_past(paths: Sequence[Path], *, teams: Sequence[str] = ()) -> PastJobs:
-    """Read the jobs of one ledger's files, which must be in order; raise `BadFile`."""
+    """Read the jobs from the files of one exported ledger, which must be in order. Raise `BadFile`.
+    With `teams`, only the jobs of these owners count."""
     assert paths, "a ledger has at least one file"
     reader = _Reader()
     for path in paths:
@@ -103,7 +106,8 @@ class _Reader:
         self._until: Instant = 0
 
     def read(self, path: Path) -> None:
-        """Read every batch of a file; each must follow the one before."""
+        """Read every batch of a file. Raise `BadFile` if one does not follow from the batch before
+        it."""
         with opened(path) as file:
             for number, text in enumerate(file, start=1):
                 if text.strip():
@@ -129,7 +133,7 @@ class _Reader:
         return batch
 
     def _take(self, line: int, batch: Batch) -> None:
-        """Collect nodes, Budgets, announcements and leases from a batch."""
+        """Add the nodes, Budgets, announcements and leases of a batch to what was read."""
         self._until = batch.instant
         for fact in batch.facts_nodes:
             if fact.gone:
@@ -154,7 +158,7 @@ class _Reader:
             self.spells[lease.name] = _PastLease(lease, line)
 
     def by_run(self) -> dict[Uid, list[_PastLease]]:
-        """Return each run's working leases in order of their starts."""
+        """Return the leases of each run, except spares, in order of their starts."""
         found: dict[Uid, list[_PastLease]] = {}
         for spell in self.spells.values():
             if spell.lease.role is not Role.SPARE:
@@ -162,7 +166,8 @@ class _Reader:
         return found
 
     def add(self, workload: Workload, mine: Sequence[_PastLease]) -> None:
-        """Add one run as a job: its maximum width, for as long as its work takes at that width."""
+        """Add one run to the workload as a job. The job has the run's maximum width, and lasts as
+        long as the run's work takes at that width."""
         first = mine[0].lease
         gpus = self._widest(mine)
         duration = -(-sum(self._work(spell, mine) for spell in mine) // gpus)
@@ -186,7 +191,7 @@ class _Reader:
         return self._until if spell.closure is None else spell.closure.at
 
     def _widest(self, mine: Sequence[_PastLease]) -> int:
-        """Return the maximum number of GPUs held at once."""
+        """Return the maximum number of GPUs that a run held at the same time."""
         changes = [(spell.lease.start, spell.lease.gpus) for spell in mine]
         changes += [(self._end(spell), -spell.lease.gpus) for spell in mine]
         most = level = 0
@@ -196,7 +201,8 @@ class _Reader:
         return most or max(spell.lease.gpus for spell in mine)
 
     def _work(self, spell: _PastLease, mine: Sequence[_PastLease]) -> GpuMs:
-        """Return the lease's GPU time without the part that had to be repeated later."""
+        """Return the GPU time of a lease. If its end lost work and the run continued later, only
+        the time up to the last save counts."""
         lease, end = spell.lease, self._end(spell)
         closure = spell.closure
         went_on = any(other.lease.start >= end for other in mine if other is not spell)
@@ -206,7 +212,8 @@ class _Reader:
         return span * lease.gpus
 
     def _submitted(self, lease: Lease) -> Instant:
-        """Return when the run's reservation was announced, if before its start; else its start."""
+        """Return when the run's reservation was first announced, if that was before its start;
+        otherwise its start."""
         waiting = self._announced.get((lease.namespace, cut_run(lease.run)), [])
         before = [at for at in waiting if at <= lease.start]
         # Later announcements belong to a later run of this name.
@@ -215,7 +222,7 @@ class _Reader:
 
 
 def _check(batch: Batch) -> None:
-    """Raise `ValueError` for contents that leasehold never writes."""
+    """Raise `ValueError` if the batch contains something that leasehold never writes."""
     for closing in batch.closed:
         closure_of(closing, batch.seq)
     for key, spec in batch.facts_budgets:

@@ -1,8 +1,9 @@
 """Replays jobs on the shipped core: the World, `decide`, and a ledger on a memory store.
 
-It replaces users (who submit), kubelets (pods start at once, and end when the work is done or they
-are stopped) and the loop around `decide`. All decisions are made by the shipped code with the same
-World, turns and commits. Statuses, events and objects that nobody reads are not written.
+This module plays the parts of the users, of the kubelets, and of the loop around `decide`. Users
+submit. Pods start at once, and end when their work is done or they are stopped. The shipped code
+takes all decisions, with the same World, turns and commits. Statuses, Events and other objects that
+a replay does not need are not written.
 """
 
 import hashlib
@@ -50,12 +51,12 @@ Progress = Callable[[int], object]  # called with the number of finished jobs
 
 
 class Defect(Exception):  # noqa: N818 - named for the condition
-    """A defect of leasehold: an invariant was broken, or turns did not settle."""
+    """A defect of leasehold: an invariant was broken, or the turns at one instant did not end."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The fleet, Budgets and configuration of a replay."""
+    """The fleet, Budgets and configuration with which jobs are replayed."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -65,8 +66,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class JobBehaviour:
-    """Behaviour common to all jobs. A preempted job continues from its last saved state; if it
-    saves nothing, it has failed."""
+    """How all jobs behave. A preempted job continues from its last saved state; a job that saves
+    nothing fails when it is preempted."""
 
     known: Known = none_known
     checkpoint: Millis | None = None  # amount of work between two checkpoints
@@ -75,7 +76,8 @@ class JobBehaviour:
 
     @property
     def declared(self) -> Millis | None:
-        """The `runtime.checkpoint` of every Run; without it a preempted run is not requeued."""
+        """The `runtime.checkpoint` that every Run declares. If it is None, a preempted run is not
+        requeued."""
         if self.checkpoint is not None:
             return self.checkpoint
         return 1_000 if self.saves_on_stop else None
@@ -83,7 +85,7 @@ class JobBehaviour:
 
 @dataclass
 class JobHistory:
-    """The history of one job."""
+    """What happened to one job in a replay."""
 
     job: Job
     first_start: Instant | None = None
@@ -105,7 +107,7 @@ class JobHistory:
 
 @dataclass
 class Played:
-    """The result of a replay."""
+    """The result of a replay: the history of each job, the GPUs in use, and the final state."""
 
     setting: Setting
     courses: list[JobHistory]
@@ -126,8 +128,8 @@ def play(
     seed: int = 0,
     progress: Progress = lambda _: None,
 ) -> Played:
-    """Replay the jobs until each is over, or no event can start those that still wait. The jobs
-    must be in order of submission."""
+    """Replay the jobs, which must be in order of submission. Stop when all are over, or when no
+    event is left that could start the waiting ones."""
     assert jobs, "there is something to replay"
     assert all(one.submit <= two.submit for one, two in zip(jobs, jobs[1:])), "in order"
     began = time.process_time()
@@ -192,7 +194,7 @@ class _Player:
             self._settle()
 
     def _next(self) -> Instant | None:
-        """Return the time of the next event; None if there is none."""
+        """Return the time of the next event; None if the replay is over."""
         while self._ends and not self._is_current(*self._ends[0][1:]):
             heappop(self._ends)
         due = [self._ends[0][0]] if self._ends else []
@@ -232,7 +234,7 @@ class _Player:
             self._end_pods(course, PodPhase.SUCCEEDED)
 
     def _end_pods(self, course: JobHistory, phase: PodPhase) -> None:
-        """End all pods of the job now."""
+        """End all pods of a running job now."""
         for pod in course.pods.values():
             ended = replace(
                 pod,
@@ -248,7 +250,8 @@ class _Player:
         self.use.append((self.now, course.job.owner, -course.job.gpus))
 
     def _start(self, uid: Uid, leases: Iterable[Lease]) -> bool:
-        """Start pods for leases that have none; return whether there were any."""
+        """Start pods for those of a job's leases that have none. Return whether any pod was
+        started."""
         course = self.courses[uid]
         gpus: dict[str, int] = {}
         first: dict[str, Lease] = {}
@@ -276,11 +279,12 @@ class _Player:
         heappush(self._ends, (self.now + takes, course.attempt, uid))
 
     def _loading(self, course: JobHistory) -> Millis:
-        """Return how long the attempt takes to load saved work."""
+        """Return how long the job takes to load the work that it saved earlier."""
         return self._habits.resume if course.saved else 0
 
     def _stop(self, course: JobHistory, why: Closed) -> None:
-        """Stop the job before it is done; it ends at once."""
+        """Stop a job before its work is done; it ends at once. Count what it saved and what it
+        lost."""
         spent = self.now - course.since
         done = max(0, spent - self._loading(course))
         kept = 0
@@ -297,7 +301,7 @@ class _Player:
     # The loop around `decide`.
 
     def _settle(self) -> None:
-        """Take turns until nothing more happens at this instant."""
+        """Take turns until a turn decides nothing more at this instant."""
         for _ in range(TURNS_MAX):
             turn = decide(self.world, now=self.now, key=self._key)
             self.turns += 1
@@ -321,7 +325,8 @@ class _Player:
         self.world.fold_head(self._ledger.known.head)
 
     def _perform(self, batch: Batch) -> bool:
-        """Start and stop pods as the batch says; return whether that is news for the next turn."""
+        """Start and stop pods as a committed batch requires. Return whether any pod changed, so
+        that another turn is needed."""
         leases = self.world.leases
         is_news = False
         for name, reason, _ in batch.ending:
@@ -339,7 +344,8 @@ class _Player:
         return is_news
 
     def _forget_pod(self, lease: Lease) -> None:
-        """Remove the pod with its last lease; note the end of the job with its last pod."""
+        """Remove the pod of a closed lease if it has no other lease. If the run has no open lease
+        left, note whether the job is over."""
         world = self.world
         if lease.pod and lease.pod_key not in world.open_by_pod:
             world.drop_pod(lease.pod_key)

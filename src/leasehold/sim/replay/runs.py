@@ -12,11 +12,12 @@ NAMESPACE = "replay"  # for owners without a Budget
 
 
 class UnknownFlavor(Exception):  # noqa: N818 - named for the condition
-    """A job names no flavor, or one that no node has."""
+    """A job names a flavor that no node has, or names none although the fleet has several."""
 
 
 class RunMaker:
-    """Creates Runs where their owners may spend, with groups that fit into a domain."""
+    """Creates the Runs of jobs, in namespaces where their owners may spend, with groups that fit
+    into one domain."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class RunMaker:
             self._namespaces.setdefault(budget.owner, budget.namespace)
 
     def run_of(self, job: Job, index: int) -> Run:
-        """Return the Run as a store would return it."""
+        """Return the Run of a job as a store would return it after its creation."""
         flavor = _flavor_of(job, self._widest)
         runtime: Wire = {}
         limit = self._known(job)
@@ -54,14 +55,14 @@ class RunMaker:
 
 
 def check_flavors(nodes: Iterable[Node], jobs: Iterable[Job]) -> None:
-    """Raise `UnknownFlavor` if a job has no flavor of the fleet."""
+    """Raise `UnknownFlavor` if it is not clear which flavor of the fleet a job needs."""
     widest = _widest(nodes)
     for job in {job.flavor: job for job in jobs}.values():
         _flavor_of(job, widest)
 
 
 def _widest(nodes: Iterable[Node]) -> dict[str, int]:
-    """Return the GPUs of the largest domain, by flavor."""
+    """Return, by flavor, the number of GPUs in the largest domain."""
     domains: dict[tuple[str, str], int] = {}
     for node in nodes:
         key = (node.flavor, node.domain)
@@ -73,7 +74,8 @@ def _widest(nodes: Iterable[Node]) -> dict[str, int]:
 
 
 def _flavor_of(job: Job, widest: Mapping[str, int]) -> str:
-    """Return the job's flavor; without one, the only flavor of the fleet."""
+    """Return the job's flavor. If it names none, return the only flavor of the fleet. Raise
+    `UnknownFlavor`."""
     flavors = ", ".join(sorted(widest))
     if job.flavor in widest:
         return job.flavor
@@ -87,7 +89,11 @@ def _flavor_of(job: Job, widest: Mapping[str, int]) -> str:
 
 
 def _group(gpus: int, widest: int) -> int:
-    """Return the largest equal part of the job that fits into one domain."""
+    """Return the size of the job's groups: the largest size that divides the job evenly and fits
+    into one domain of `widest` GPUs.
+
+    Example: 12 GPUs with domains of 8 GPUs give groups of 6.
+    """
     if gpus <= widest:
         return gpus
     return next(size for size in range(widest, 0, -1) if gpus % size == 0)

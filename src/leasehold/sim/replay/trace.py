@@ -1,7 +1,7 @@
 """Reads workload traces: Standard Workload Format, and CSV with a column map; also gzipped.
 
-Every unreadable value is a `BadFile` with its line. Rows without a GPU or a duration are counted
-and left out.
+Every value that cannot be read is reported in a `BadFile`, with its line. Rows without a GPU or
+without a duration are counted and left out.
 """
 
 import csv
@@ -79,7 +79,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TraceFormat(Record):
-    """How to read a trace: its columns, and the origin of its times."""
+    """How to read a trace: which column has what, which rows count, and when its times begin."""
 
     columns: tuple[tuple[str, str], ...] = ()  # part -> column; empty: from the heading
     owner: str = "{}"  # `{}` is replaced by the owner column
@@ -109,7 +109,7 @@ def read_trace(path: Path, reading: TraceFormat) -> Workload:
 
 @contextmanager
 def opened(path: Path) -> Iterator[TextIO]:
-    """Open a file as text, uncompressed if necessary; errors become `BadFile`."""
+    """Open a file as text, and decompress it if it is gzipped. Errors become `BadFile`."""
     place = str(path)
     try:
         with path.open("rb") as raw:
@@ -182,7 +182,8 @@ def _swf_rows(file: TextIO, path: str) -> Iterator[Row]:
 
 
 def _origin(file: TextIO) -> Instant | None:
-    """Return the value of `; UnixStartTime: N` in an SWF file's comments; None without it."""
+    """Return the time in the comment `; UnixStartTime: N` of an SWF file; None if it has no such
+    comment."""
     found = None
     for line in file:
         if not line.startswith(";"):
@@ -195,7 +196,11 @@ def _origin(file: TextIO) -> Instant | None:
 
 
 def _layout_of(heading: list[str], reading: TraceFormat, path: str) -> Mapping[str, str]:
-    """Return part -> column; raise `BadFile` if one is missing."""
+    """Return which column has which part of a job. Raise `BadFile` if a required part has no
+    column.
+
+    Example: {"submit": "submit_time", "gpus": "num_gpus", "duration": "duration_s"}
+    """
     own = {part: part for part in PARTS if part in heading}
     if reading.columns:
         layout: Mapping[str, str] = {**own, **dict(reading.columns)}
@@ -224,7 +229,7 @@ def _check_columns(layout: Mapping[str, str], known: Iterable[str], path: str, l
 
 
 class _Reader:
-    """Turns rows into jobs."""
+    """Turns the rows of a trace into jobs."""
 
     def __init__(
         self, path: Path, reading: TraceFormat, layout: Mapping[str, str], origin: Instant
@@ -290,7 +295,7 @@ class _Reader:
         return max(0, whole)
 
     def _duration(self, row: Mapping[str, str]) -> Millis:
-        """Return the duration; 0 if the job never ran or its duration is unknown."""
+        """Return how long the job ran; 0 if it never ran or if that is unknown."""
         if "duration" in self._layout:
             text = self._cell(row, "duration")
             return _bounded(_span(text)) if text else 0
@@ -330,14 +335,16 @@ def _span(text: str, what: str = "a number of seconds") -> Millis:
 
 
 def _bounded(span: Millis) -> Millis:
-    """Return the span, at least 0; raise if it exceeds what a Run may declare."""
+    """Return the duration, or 0 if it is negative. Raise `_Unreadable` if it exceeds what a Run may
+    declare."""
     if span > SPAN_MAX:
         raise _Unreadable(format_span(span), f"use at most {SPAN_MAX // DAY} days")
     return max(0, span)
 
 
 def _moment(text: str) -> Instant | None:
-    """Parse `2017-10-01 00:00:00` with or without a zone (default UTC); None for a plain number."""
+    """Parse a time such as `2017-10-01 00:00:00`, with or without a zone (default UTC). Return None
+    if the text is a plain number."""
     try:
         Decimal(text)
     except InvalidOperation:

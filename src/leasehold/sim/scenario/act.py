@@ -1,8 +1,8 @@
 """Performs an action of a story: users' writes on the store, everything else on the fleet.
 
-Called by the runner for every step that is not an expectation. Returns deviations from the story
-(`expected … got …`). It uses the control loop only for one check of the server's admission: whether
-a longer run is still paid for.
+Called by the runner for every step that is not an expectation. Returns what differs from the story
+(`expected … got …`). The control loop is used for only one thing, a check that the server makes at
+admission: whether a run with a longer limit is still paid for.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ NAME_TAKEN = [("metadata.name", "an object of this name already exists")]
 
 
 class StoryUsers:
-    """The users of a story, and its failures."""
+    """Plays the users of a story, and the failures that the story causes."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class StoryUsers:
         self._uids: dict[str, Uid] = {}  # name -> uid of the newest Run
 
     async def perform(self, step: Step) -> list[str]:
-        """Perform a step and return deviations from the story."""
+        """Perform a step, and return what happened differently from what the story expects."""
         match step.action:
             case Submit() as action:
                 outcomes = [
@@ -180,7 +180,8 @@ class StoryUsers:
         return [] if done else [f"expected {what} to run got no such process"]
 
     async def _update(self, kind: str, key: str, change: Change) -> Problems:
-        """Read, change and write back until there is no conflict."""
+        """Read the object, change it and write it back; repeat this while there is a conflict.
+        Return why it was refused, if it was."""
         while True:
             try:
                 old = await self._get(kind, key)
@@ -198,7 +199,8 @@ class StoryUsers:
             return problems
 
     def _uncovered(self, old: Wire, new: Wire) -> Problems:
-        """Return why a longer limit cannot be paid for. Only valid specs are checked."""
+        """Return why a run with a longer limit cannot be paid for; [] if it can, or if the new spec
+        is invalid."""
         world = self._world()
         before, after = (part(part(wire, "spec"), "runtime") for wire in (old, new))
         if world is None or old.get("kind") != "Run":
@@ -219,7 +221,8 @@ _STOP: Spec = {"spec": {"stop": True}}
 
 
 def merge(target: Wire, patch: Wire) -> None:
-    """Merge by RFC 7386: mappings merge, null removes, everything else replaces."""
+    """Merge `patch` into `target` by RFC 7386: mappings are merged, null removes a key, everything
+    else replaces the old value."""
     for key, value in patch.items():
         if value is None:
             target.pop(key, None)
@@ -233,7 +236,8 @@ def merge(target: Wire, patch: Wire) -> None:
 
 
 def _judge(outcomes: list[tuple[str, Problems]], refused: tuple[str, ...] | None) -> list[str]:
-    """Compare the server's answers with the expected ones."""
+    """Return where the server's answers differ from the story: `refused` has the paths at which it
+    must refuse, None means that it must accept."""
     if refused is None:
         return [
             f"expected {what} accepted got refused: {'; '.join(map(': '.join, problems))}"

@@ -1,7 +1,7 @@
-"""Checks expectations against the control loop's World and the store.
+"""Checks a story's expectations against the control loop's World and the store.
 
-Called by the runner when nothing is in progress. It reads views computed by `control` and compares
-exactly; it derives no scheduling facts itself and changes nothing.
+Called by the runner when nothing is in progress. It compares the views that `control` computes,
+exactly. It derives no scheduling facts itself and changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ Check = Callable[[], list[str]]
 
 
 class Judge:
-    """Checks expectations at one instant."""
+    """Checks the expectations of a story at one instant."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class Judge:
         self._audit = audit
 
     def mismatches(self, expectation: Expectation) -> list[Mismatch]:
-        """Return every claim that does not hold."""
+        """Return a line number and a sentence for each claim of an expectation that does not
+        hold."""
         match expectation:
             case RunsAre():
                 return self._count_runs(expectation)
@@ -88,7 +89,8 @@ class Judge:
         ]
 
     def _facts(self, expectation: Expectation) -> Got | str:
-        """Return the facts about the subject, or why there are none."""
+        """Return the actual values of everything that can be claimed about the subject. Return a
+        text if there is no such subject."""
         match expectation:
             case RunIs(run=run):
                 uid = self.uid_of(run)
@@ -110,7 +112,7 @@ class Judge:
                 raise AssertionError(expectation)
 
     def _leases_ever(self) -> dict[str, Lease]:
-        """Return live and archived leases together."""
+        """Return all leases by name: those in the World and the archived ones."""
         if self._archive is None:
             return self._world.leases
         archived = {each.name: each for each in self._archive.leases(since=None, until=None)}
@@ -122,7 +124,8 @@ class Judge:
         return list((found | self._world.resolutions).values())
 
     def uid_of(self, run: str) -> Uid | None:
-        """Return the uid of the newest run of a name; for a deleted run, from its leases."""
+        """Return the uid of the newest run with this name. If the run was deleted, its leases still
+        have the uid. Return None if there never was such a run."""
         uid = self._world.uid_of.get(run)
         if uid is not None:
             return uid
@@ -235,7 +238,7 @@ class Judge:
         return uid is None or resolution.beneficiary_uid in ("", uid)
 
     def _unverified(self, resolution: Resolution) -> list[str]:
-        """Return inconsistencies within the record."""
+        """Return what is inconsistent in a Resolution, or between it and the leases."""
         problems = replay(resolution)
         leases = self._leases_ever()
         drawn = {draw.bundle for draw in resolution.lottery.draws} if resolution.lottery else set()
@@ -264,7 +267,7 @@ class Judge:
 
 
 def holds(want: Want, got: object) -> bool:
-    """Return whether the actual value matches the expected one."""
+    """Return whether the actual value `got` is what the story expects."""
     match want:
         case Number():
             return isinstance(got, int | Fraction) and want.holds(Fraction(got))

@@ -1,7 +1,7 @@
 """Reads ledger and objects from a simulated store, to verify them or write them to files.
 
 Called by the scenario runner. The chain is followed backwards from the head, because a store may
-also contain batches that were never committed. It writes no objects.
+also have batches that were never committed. The store is not changed.
 """
 
 import hashlib
@@ -40,7 +40,8 @@ T = TypeVar("T")
 
 
 def at_once(coroutine: Coroutine[object, object, T]) -> T:
-    """Return the result of a call that never suspends, such as those of a simulated store."""
+    """Return the result of a coroutine that never suspends. Calls of a simulated store are such
+    coroutines."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -50,7 +51,7 @@ def at_once(coroutine: Coroutine[object, object, T]) -> T:
 
 
 def key_of(obj: Wire) -> str:
-    """Return `namespace/name`."""
+    """Return the object's `namespace/name`."""
     metadata = part(obj, "metadata")
     return f"{text_at(metadata, 'namespace')}/{text_at(metadata, 'name')}"
 
@@ -85,7 +86,8 @@ def _live_lines(store: Store) -> list[Wire]:
 
 
 def lines_after(store: Store, seq: int, digest: str, archive: Archive | None = None) -> list[Wire]:
-    """Return the lines after batch `seq`. Fast if there is only one, which the head names."""
+    """Return the exported lines of the committed batches after batch `seq`, whose digest is
+    `digest`. If there is only one, it is read by its name, which is fast."""
     head = _head(store)
     newest, after = whole_at(head, "seq") or 0, text_at(head, "digest")
     if newest == seq + 1:
@@ -97,7 +99,8 @@ def lines_after(store: Store, seq: int, digest: str, archive: Archive | None = N
 
 
 def ledger_problems(store: Store, archive: Archive | None = None) -> list[str]:
-    """Return the first inconsistency in the ledger, if any: chain, fold, or objects."""
+    """Return the first inconsistency of the ledger, if any: in its chain, in what its batches add
+    up to, or in the objects."""
     head = _head(store)
     lines = ledger_lines(store, archive)
     seq = whole_at(head, "seq") or 0
@@ -111,7 +114,7 @@ def ledger_problems(store: Store, archive: Archive | None = None) -> list[str]:
 
 
 class _NoClock:
-    """For calls that are answered at once and never look at the clock."""
+    """A clock for calls that are answered at once; it raises if it is ever used."""
 
     def now(self) -> int:
         raise AssertionError("nobody waits here")
@@ -123,12 +126,12 @@ class _NoClock:
 
 
 def every_object(store: Store) -> list[Wire]:
-    """Return all objects, sorted by kind, namespace and name."""
+    """Return all objects in the store, sorted by kind, namespace and name."""
     return [wire for kind in KINDS for wire in objects_of(store, kind)]
 
 
 def digest_of_store(store: Store) -> str:
-    """Return a digest of everything stored, equal for equal histories."""
+    """Return a digest of everything stored. Two equal histories give the same digest."""
     return hashlib.sha256(_lines(every_object(store))).hexdigest()
 
 
@@ -139,7 +142,7 @@ def write_out(store: Store, folder: Path, archive: Archive | None = None) -> Non
 
 
 def write_ledger(store: Store, folder: Path, archive: Archive | None = None) -> None:
-    """Write `ledger.jsonl` like `leasehold ledger export`."""
+    """Write `ledger.jsonl` in the format of `leasehold ledger export`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ledger.jsonl").write_bytes(_lines(ledger_lines(store, archive)))
 

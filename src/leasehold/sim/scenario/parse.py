@@ -1,7 +1,7 @@
 """Parses a scenario file into a Story, or reports every mistake with line and remedy.
 
-Called by the scenario runner, `leasehold sim scenario` and the tests. It reads one file and runs
-nothing; references to nodes and runs are checked against the file's own definitions.
+Called by the scenario runner, `leasehold sim scenario` and the tests. It reads one file and plays
+nothing. References to nodes, runs and envelopes are checked against the names in the same file.
 """
 
 from pathlib import Path
@@ -35,12 +35,13 @@ START_MAX: Instant = 221_845_392_000_000  # 9000-01-01T00:00:00Z
 
 
 def load_story(path: Path | str) -> Story:
-    """Parse a file; raise `BadFile` with all mistakes."""
+    """Read and parse a scenario file. Raise `BadFile` with all mistakes."""
     return _story(load_documents(path), str(path))
 
 
 def parse_story(text: str, place: str) -> Story:
-    """Parse a text that came from `place`."""
+    """Parse the text of a scenario file. `place` is its file's name for messages. Raise `BadFile`
+    with all mistakes."""
     return _story(parse_documents(text, place), place)
 
 
@@ -124,7 +125,7 @@ def _read_budgets(fields: Fields) -> tuple[tuple[str, Spec], ...]:
 
 
 def _submitted(fields: Fields) -> list[str]:
-    """Return every run that some step submits, whether or not the step is valid."""
+    """Return the name of every run that some step submits, even if that step is invalid."""
     steps = fields.raw("steps")
     names: dict[str, None] = {}
     for step in steps if isinstance(steps, list) else []:
@@ -135,7 +136,8 @@ def _submitted(fields: Fields) -> list[str]:
 
 
 def _funded(fields: Fields) -> list[str]:
-    """Return every envelope that exists at some time, under all its names."""
+    """Return the name of every envelope that exists at some time of the story. An envelope that is
+    renamed has several names."""
     steps = fields.raw("steps")
     written = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     names: dict[str, None] = {}
@@ -174,7 +176,8 @@ def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
 
 
 def _start(value: object) -> Instant:
-    """Read the start. Accounting begins in 1970; ten years later, years must have four digits."""
+    """Read the start of a story. It must not be before 1970, where the ledger's times begin, nor
+    after the year 9000, so that each year of the story has four digits."""
     start = readers.instant(value)
     if not 0 <= start <= START_MAX:
         raise WrongValue("use a time from 1970 to 9000")

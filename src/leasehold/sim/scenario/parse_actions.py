@@ -1,6 +1,6 @@
 """Reads the action of a step into its record.
 
-Called by `parse` for every step. Mistakes are noted; nothing is performed.
+Called by `parse` for every step. Mistakes are noted in the given fields; no action is performed.
 """
 
 from leasehold.core.names import API_VERSION
@@ -51,7 +51,8 @@ _NODE_IS = readers.one_of(NodeIs)
 
 
 def read_action(fields: Fields, named: Named) -> Action | None:
-    """Return the action of a step; None if there is not exactly one, or it is invalid."""
+    """Return the action of a step. Return None if the step has not exactly one action, or an
+    invalid one."""
     present = [name for name in ACTIONS if name in fields.members]
     if len(present) != 1:
         if not fields.is_void:
@@ -82,7 +83,8 @@ def read_action(fields: Fields, named: Named) -> Action | None:
 
 
 def read_specs(fields: Fields, key: str, kind: str, *, check: bool) -> tuple[tuple[str, Spec], ...]:
-    """Read `{namespace/name: spec, …}`; with `check`, apply the server's rules."""
+    """Read a mapping `{namespace/name: spec, …}` of objects of one kind. With `check`, also note
+    what the server would refuse."""
     listed = fields.inside(key, required=True)
     found = []
     for name, raw in listed.members.items():
@@ -122,7 +124,8 @@ def manifest(kind: str, key: str, spec: Spec) -> Spec:
 
 
 def _under(path: str, problem: str) -> str:
-    """Convert an object's path to a path in the file, which contains only the spec."""
+    """Convert a path in an object to a path in the scenario file, which has only the object's
+    spec."""
     inner = problem.removeprefix("spec")
     return f"{path}{inner}" if inner != problem else path
 
@@ -190,7 +193,7 @@ def _read_edit(fields: Fields, named: Named) -> Action | None:
 
 
 def _read_physical(fields: Fields, name: str, named: Named) -> Action | None:
-    """Read actions on nodes and pods, and deletions."""
+    """Read an action on a node or a pod, or a deletion."""
     match name:
         case "delete":
             action = _read_delete(fields, named)

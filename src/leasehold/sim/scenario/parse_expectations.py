@@ -1,6 +1,7 @@
-"""Reads the `expect:` of a step; one table defines the possible claims of each subject.
+"""Reads the `expect:` of a step; one table defines what can be claimed about each subject.
 
-Called by `parse` for every expectation. Mistakes are noted; nothing is evaluated.
+Called by `parse` for every expectation. Mistakes are noted in the given fields; nothing is
+evaluated.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -94,7 +95,8 @@ CLAIMS: dict[str, dict[str, Reader]] = {
 
 @dataclass(frozen=True)
 class Named:
-    """The names defined in the file, against which references are checked."""
+    """The names that the scenario file defines; references to runs, nodes and envelopes are checked
+    against them."""
 
     runs: Collection[str]
     nodes: (
@@ -115,13 +117,15 @@ class Named:
         return values.known(values.envelope_key, self.envelopes, "envelope")(value)
 
     def run_or_envelope(self, value: object) -> str:
-        """Check a Resolution's subject. Three parts may be an aggregate, which is not checked."""
+        """Read the subject of a Resolution: a run or an envelope. Only a run is checked, because a
+        name of three parts may also be an aggregate."""
         name = values.run_or_envelope(value)
         return self.run(value) if name.count("/") == 1 else name
 
 
 def read_expectation(fields: Fields, named: Named) -> Expectation | None:
-    """Read one item of an `expect` list; None if it has not exactly one subject."""
+    """Read one item of an `expect` list. Return None if it has not exactly one subject, or an
+    invalid one."""
     subjects = [name for name in CLAIMS if name in fields.members]
     if len(subjects) != 1:
         remedy = "name exactly one of " + ", ".join(CLAIMS)
@@ -163,7 +167,8 @@ Made = Callable[[int, tuple[ExpectedField, ...]], Expectation]
 
 
 def _read_subject(fields: Fields, subject: str, named: Named) -> Made | None:
-    """Return a function that makes the record from the claims."""
+    """Return a function that makes the expectation's record from its line and its claims; None if
+    the subject is invalid."""
     match subject:
         case "runs":
             runs = fields.set_of(subject, named.run)
@@ -225,7 +230,7 @@ def _read_filter(fields: Fields, named: Named) -> LeaseFilter:
 
 
 def _closure(value: object) -> str:
-    """Read a closure reason, with or without its argument in brackets."""
+    """Read why a lease was closed, with or without the detail in brackets."""
     base = value.partition("(")[0] if isinstance(value, str) else value
     readers.one_of(Closed)(base)
     return str(value)

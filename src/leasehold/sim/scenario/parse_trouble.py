@@ -36,7 +36,8 @@ _POINT = re.compile(r"(before|after) [a-z_]+ [A-Za-z]+")
 
 
 def read_trouble(fields: Fields) -> Trouble | None:
-    """Return the file's trouble; None if there is none, or it is invalid."""
+    """Return the faults under `trouble` of the file. Return None if there are none, or if they are
+    invalid."""
     written = fields.inside("trouble")
     if written.is_void:
         return None
@@ -82,7 +83,8 @@ def _read_rollout(fields: Fields) -> Rollout:
 
 
 def read_attack(fields: Fields) -> Attack | None:
-    """Read an attack; its time is that of the step."""
+    """Read the attack of a step; None if it is invalid. The caller sets its time, which is that of
+    the step."""
     harm = fields.need("harm", readers.one_of(Harm))
     who = fields.need("who", _one_of(WHO))
     lasts = fields.take("lasts", readers.span_or_none, 0)

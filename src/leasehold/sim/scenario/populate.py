@@ -1,4 +1,4 @@
-"""The initial state of a story: nodes and budgets."""
+"""Creates the nodes and Budgets that a story begins with."""
 
 from msgspec.structs import replace
 

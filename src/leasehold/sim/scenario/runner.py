@@ -1,8 +1,8 @@
 """Plays a scenario file on the shipped control loop in virtual time, and checks it.
 
 Called by `leasehold sim scenario` and the tests. Without faults, every expectation is checked when
-nothing is in progress. With faults, durations differ, so only general rules are checked: invariants
-at every commit; and ledger, audit and invariants at the end, after the faults have stopped.
+nothing is in progress. With faults, everything may take longer, so only general rules are checked:
+the invariants at every commit; and, after the faults have stopped, ledger, audit and invariants.
 """
 
 import tempfile
@@ -37,8 +37,8 @@ SHOWS = ("explain", "who-pays", "leases", "budgets", "cover")
 
 @dataclass
 class StoryOutcome:
-    """The result of a story. `code` is the exit status; `problems` has one line per failed
-    check."""
+    """The result of playing a story. `code` is the command's exit status. `problems` has one line
+    per failed check."""
 
     file: str
     code: int
@@ -60,8 +60,8 @@ def run_scenario(
     archive: Path | None = None,
     look: Look | None = None,
 ) -> StoryOutcome:
-    """Play one file. With a `seed`, tasks run in a random order, with the seed's own faults unless
-    `faults` is given.
+    """Play one file and check it. With a `seed`, tasks run in a random order, and the faults are
+    those that the seed draws, unless `faults` names their rates.
 
     - store "sqlite": everything is kept in `out`/store.sqlite or a temporary folder; a restart of
       the controller also reopens the file. Raise `BadStore` if that fails.
@@ -70,7 +70,7 @@ def run_scenario(
     - `archive`: compact as much as possible into this folder after every commit.
     - `look`: called after every step, when nothing is in progress.
 
-    A story with `trouble` is played by `sim.faults`.
+    A story with `trouble` is played by `sim.faults` instead.
     """
     try:
         story = load_story(path)
@@ -117,7 +117,7 @@ def _file_for(store: str, out: Path | None) -> Iterator[Path | None]:
 
 
 class _Play:
-    """One execution of a story."""
+    """One execution of a story: performs its steps and checks its expectations."""
 
     def __init__(
         self, story: Story, stage: Stage, *, is_faulty: bool, echo: Echo, look: Look | None
@@ -200,7 +200,7 @@ class _Play:
             self._miss(line, [text])
 
     def _judge_the_end(self, line: int) -> None:
-        """Check what must hold at the end of every scenario."""
+        """Check the rules that must hold at the end of every scenario."""
         self._miss(line, [f"expected ledger ok got {each}" for each in self.stage.ledger()])
         self._miss(line, [f"expected audit ok got {each}" for each in self.stage.audit()])
         self._miss(line, [f"expected every invariant got {each}" for each in self.stage.broken()])

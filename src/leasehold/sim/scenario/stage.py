@@ -1,7 +1,8 @@
 """The environment of a story: virtual time, a store, a fleet, and the shipped control loop.
 
-Created by the runner for one execution. It starts and restarts the controller, advances time and
-checks the rules that must hold at every commit. It knows nothing of steps and expectations.
+Created by the runner for one execution. The stage starts and restarts the controller, advances
+time, and checks the rules that must hold at every commit. It knows nothing about steps and
+expectations.
 """
 
 import hashlib
@@ -50,7 +51,8 @@ class Violated(Exception):  # noqa: N818 - named for the condition
 
 
 def draw_rates(seed: int) -> dict[str, float]:
-    """Return the seed's mix of faults: most kinds, but none so often that nothing succeeds."""
+    """Draw a mix of faults for a seed: the rate of each kind. Most kinds occur, but none so often
+    that nothing succeeds."""
     random = Random(f"{seed}/rates")
     rates = {}
     for kind in KINDS:
@@ -67,13 +69,13 @@ def draw_rates(seed: int) -> dict[str, float]:
 
 
 def draw_is_shared(seed: int | None) -> bool:
-    """Return whether the controller acts as if others might lead: the head is confirmed before
-    writes that repeat no committed fact, and pods are bound in a second write."""
+    """Draw whether the controller acts as if other processes could lead. It then confirms the head
+    before each write that repeats no committed fact, and binds pods in a second write."""
     return seed is not None and Random(f"{seed}/shared").random() < 0.5
 
 
 class Watcher(LoopObserver):
-    """Passes messages on and checks every commit."""
+    """Observes the loop: passes its messages on, and has every commit checked."""
 
     def __init__(self, observe: Observer, on_commit: Callable[[World, Instant], None]) -> None:
         self._observe = observe
@@ -101,8 +103,8 @@ class Stage:
         cluster: Callable[[], KubeContext] | None = None,
         archive: Path | None = None,
     ) -> None:
-        """Set the stage; in memory unless there is a `file` or a `cluster`. With an `archive`, as
-        much as possible is compacted after every commit."""
+        """Create store, fleet and controller. The store is in memory unless there is a `file` or a
+        `cluster`. With an `archive`, as much as possible is compacted after every commit."""
         self._story = story
         self.archive = None if archive is None else Archive(archive)
         self._seed = seed
@@ -139,7 +141,8 @@ class Stage:
 
     @property
     def controller(self) -> Controller:
-        """The current controller, or the last one."""
+        """The running controller; after a crash, the one that crashed, until the next one is
+        started."""
         assert self._controller is not None, "it is started with the stage"
         return self._controller
 
@@ -148,7 +151,8 @@ class Stage:
         return None if self._controller is None else self._controller.world
 
     def start_controller(self) -> None:
-        """Start a controller without memory; crash the old one, if any."""
+        """Start a new controller that knows only what the store has. A controller that still runs
+        is crashed first."""
         if self._incarnation == self._control.incarnation:
             self._control.crash()
         if self._incarnation >= 0 and isinstance(self.store, SqliteStore):
@@ -178,7 +182,7 @@ class Stage:
             self.store.close()
 
     def advance_to(self, at: Instant) -> None:
-        """Advance time, and restart the controller whenever a fault killed it."""
+        """Advance time to `at`. Restart the controller whenever a fault has killed it."""
         at = max(at, self.now)
         self.settle()
         while (due := self.kernel.next_timer()) is not None and due <= at:
@@ -213,7 +217,8 @@ class Stage:
         return list(audit(self.world, pods, self.now))
 
     def broken(self) -> list[str]:
-        """Return every broken invariant and machine breach."""
+        """Return every broken invariant, and everything that machines did although no real machine
+        can."""
         if self.world is None:
             return ["the control loop has not recovered"]
         return [*map(str, check_all(self.world, self.now)), *self.fleet.breaches]
@@ -251,8 +256,8 @@ class Stage:
         return self.store if faults is None else FaultyStore(self.store, process, faults)
 
     def _on_commit(self, world: World, now: Instant) -> None:
-        """Check the rules at a commit. A failure is set on the kernel, because the loop might
-        handle an exception."""
+        """Check the rules at a commit. A violation is set on the kernel instead of raised, because
+        the loop might handle an exception."""
         problems = [*map(str, check_all(world, now)), *self.fleet.breaches]
         if self._compactor is not None:
             self._compactor.request()

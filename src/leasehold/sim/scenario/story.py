@@ -1,7 +1,7 @@
 """The records of a scenario: initial state, actions over time, and expectations.
 
-Created by `parse`, executed by `runner` and `act`, checked by `expect`. Records that may cause a
-failure later keep their line number. Nothing here has behaviour.
+Created by `parse`, executed by `runner` and `act`, checked by `expect`. A record that may cause a
+failure later keeps its line number. The records have no behaviour, except that they can be shown.
 """
 
 from enum import StrEnum
@@ -34,7 +34,7 @@ class Unit(StrEnum):
 
 
 class Number(Record):
-    """An exact number, or inclusive bounds."""
+    """An expected number: exact, or between two inclusive bounds."""
 
     low: Fraction | None
     high: Fraction | None
@@ -58,7 +58,7 @@ class Word(Record):
 
 
 class Words(Record):
-    """Texts that must all occur in the message."""
+    """Texts that must all occur in a message."""
 
     texts: tuple[str, ...]
 
@@ -74,7 +74,7 @@ class Truth(Record):
 
 
 class Names(Record):
-    """An expected list of names; `Groups` is for numbers."""
+    """An expected list of names. (`Groups` is an expected list of numbers.)"""
 
     names: tuple[str, ...]
 
@@ -90,7 +90,8 @@ class Groups(Record):
 
 
 class Walk(Record):
-    """Envelopes in the order of the cover walk, with the GPUs taken or the reason for none."""
+    """The envelopes that were asked to pay, in order. Each has the number of GPUs that it pays for,
+    or the reason why it pays for none."""
 
     steps: tuple[tuple[str, int | str], ...]
 
@@ -99,7 +100,7 @@ class Walk(Record):
 
 
 class Odds(Record):
-    """Percent by run."""
+    """The expected probability, in percent, that each of these runs is drawn."""
 
     by_run: tuple[tuple[str, Number], ...]
 
@@ -108,7 +109,8 @@ class Odds(Record):
 
 
 class ShrunkFrom(Record):
-    """Group numbers by run, in the order taken."""
+    """For each run, the numbers of the groups that were taken from it, in the order in which they
+    were taken."""
 
     by_run: tuple[tuple[str, Groups], ...]
 
@@ -146,7 +148,7 @@ class RunIs(Expectation):
 
 
 class RunsAre(Expectation):
-    """A number of these runs match `phase` and `because`."""
+    """An expectation about several runs: how many of them have this `phase` and `because`."""
 
     runs: tuple[str, ...]
 
@@ -299,7 +301,8 @@ class SetNode(Record):
 
 
 class SetGpus(Record):
-    """`exit_code`: of the processes on broken GPUs; None: they continue."""
+    """Set how many GPUs of a node work. If `exit_code` is set, processes on GPUs that break exit
+    with it; otherwise they continue."""
 
     node: str
     left: int
@@ -319,7 +322,8 @@ class SetForeign(Record):
 
 
 class PodDoes(Record):
-    """The pod ends with `exit_code`; with None it becomes stuck or unstuck."""
+    """End a pod with `exit_code`. If `exit_code` is None, make the pod ignore signals (`stuck`), or
+    react to them again."""
 
     run: str
     group: int
@@ -388,7 +392,11 @@ class Story(Record):
     trouble: Trouble | None = None
 
     def node_rows(self) -> list[tuple[str, FleetRow]]:
-        """Return the name and row of every node; a second row of a domain continues the numbers."""
+        """Return the name of every node, with the row of the fleet that describes the node. If two
+        rows are of the same domain, the second one continues the numbers of the first.
+
+        Example: two rows of domain `a` with 2 nodes each give `a-00`, `a-01`, `a-02`, `a-03`.
+        """
         return node_rows(self.fleet)
 
 

@@ -1,7 +1,7 @@
-"""The faults of a story: their rates, and attacks at fixed times.
+"""The records of a story's faults: their rates, and attacks at fixed times.
 
-A story with trouble is played by three controllers (`sim.faults`); one without is played by one
-controller without faults. Drawn from a seed or read from a file.
+They are drawn from a seed or read from a file. A story with trouble is played by three controllers
+(`sim.faults`). A story without trouble is played by one controller, without faults.
 """
 
 from enum import StrEnum
@@ -20,13 +20,13 @@ NODE_ROLES = (BUSY_NODE, ANY_NODE)
 
 
 class Profile(StrEnum):
-    """The kind of faults.
+    """Which kinds of faults a simulation has.
 
     - `quiet`: none
-    - `uniform`: some of each
+    - `uniform`: some of each kind
     - `hunter`: attacks on the leader at the worst moments
-    - `liveness`: only one controller is healed at the end
-    - `breaking`: violates the tenure's assumptions about clocks, so only the head's epoch protects
+    - `liveness`: only one controller is repaired at the end
+    - `breaking`: clocks run so wrong that only the epoch in the head still protects the ledger
     """
 
     QUIET = "quiet"
@@ -37,7 +37,7 @@ class Profile(StrEnum):
 
 
 class Harm(StrEnum):
-    """What is done to a process or beside it."""
+    """What an attack does to its target."""
 
     CRASH = "crash"
     PAUSE = "pause"
@@ -55,7 +55,9 @@ CUTS = (Harm.CUT, Harm.CUT_REQUESTS, Harm.CUT_ANSWERS)
 
 
 class Attack(Record, frozen=True):
-    """`who` is a role or a process. With a `point`, it waits for that call by its target."""
+    """One attack. `who` is a role, such as `leader`, or the name of a process. Without a `point`,
+    the attack happens at the time `at`. With one, it happens when its target next makes that store
+    call after `at`."""
 
     at: Millis
     harm: Harm
@@ -69,7 +71,7 @@ class Attack(Record, frozen=True):
 
 
 class Rollout(Record, frozen=True):
-    """How starts of controllers differ from the story's configuration."""
+    """How some starts of controllers differ from the story's configuration."""
 
     settings: dict[str, object] = field(default_factory=dict)  # the settings that differ
     older: float = 0.0  # rate of starts with these settings

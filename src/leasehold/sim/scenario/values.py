@@ -1,8 +1,8 @@
-"""Readers of single values in a scenario: names, bounds, spans and lists, as typed records.
+"""Readers of single values in a scenario: names, bounds, durations and lists, as typed records.
 
-Called through `core.objects.fields.Fields` by the two parsers, which adds path and line. Each
-function raises `WrongValue` with a remedy. Numbers become fractions of their text, so no floats are
-compared.
+Called by the two parsers through `core.objects.fields.Fields`, which adds path and line to a
+mistake. Each function raises `WrongValue` with a remedy. Numbers become exact fractions, so no
+floats are compared.
 """
 
 import re
@@ -30,7 +30,7 @@ _EXIT = re.compile(r"exit ([0-9]{1,3})")
 
 
 def run_key(value: object) -> str:
-    """Read `namespace/name`."""
+    """Read the name of a run: `namespace/name`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 2:
         raise WrongValue("use namespace/name")
@@ -40,7 +40,7 @@ def run_key(value: object) -> str:
 
 
 def envelope_key(value: object) -> str:
-    """Read `namespace/budget/envelope`."""
+    """Read the name of an envelope: `namespace/budget/envelope`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 3:
         raise WrongValue("use namespace/budget/envelope")
@@ -61,7 +61,8 @@ def run_or_envelope(value: object) -> str:
 def known(
     kind: Callable[[object], str], names: Collection[str], what: str
 ) -> Callable[[object], str]:
-    """Return a reader of names that must be defined in the file."""
+    """Return a reader of names that the scenario file must define. `kind` reads the name, `names`
+    are the defined ones, `what` is the word for them in messages."""
 
     def check(value: object) -> str:
         name = kind(value)
@@ -78,7 +79,8 @@ def index(value: object) -> int:
 
 
 def does(value: object) -> tuple[int | None, bool]:
-    """Return (exit code, whether the pod gets stuck)."""
+    """Read what a pod does: `exit N`, `stick` or `unstick`. Return the exit code (None without one)
+    and whether the pod ignores signals from now on."""
     if value == "stick":
         return None, True
     if value == "unstick":
