@@ -1,4 +1,4 @@
-"""The six acts. `python -m demo [--keep]`; `make demo` runs it from nothing."""
+"""Plays the six acts: `python -m demo [--keep]`. `make demo` also installs what they need."""
 
 import argparse
 import sys
@@ -106,7 +106,7 @@ def lottery(stage: Stage) -> None:
     stage.wait(
         "the sweep, as wide as before", lambda: stage.phase("vision/sweep") == ("Running", 8)
     )
-    # One line from each of its pods of 4 GPUs.
+    # Each of its pods has 4 GPUs and prints one line.
     stage.wait("what it prints", lambda: stage.lines(victim) == stage.phase(victim)[1] // 4)
     stage.runs("logs", victim)
 
