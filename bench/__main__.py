@@ -1,9 +1,9 @@
-"""`make bench`: the decision core at fleet size, beside naive baselines, in one run on one core.
+"""`make bench`: the decision core at fleet size, compared with naive baselines, on one core.
 
-Times are CPU seconds of that core, so that what else the machine does is not in them; those of
-`leasehold up` at the end are wall seconds on all cores. Prints a table and writes
-`build/bench.json` as {name: value}. Each measurement runs in a process of its own, so that one does
-not count another's garbage.
+Times are CPU seconds of that core, so other load on the machine does not count. Only the last
+measurements, of `leasehold up`, are wall seconds on all cores. Prints a table, and writes
+`build/bench.json` as {name: value}. Each measurement runs in a process of its own, so that it does
+not pay for another one's garbage.
 """
 
 import json
@@ -66,7 +66,8 @@ def main() -> None:
 
 
 def _lines(report: Callable[..., None]) -> None:
-    """A turn with 3,000 runs in line, for want of GPUs and for want of money."""
+    """Measure a turn with 3,000 waiting runs: once while GPUs are lacking, once while budget is
+    lacking."""
     for name, cap in (("gpus", 100_000), ("money", 8)):
         cost = _alone(queue.turn_ms, 3_000, cap)
         shorter = _alone(queue.turn_ms, 1_000, cap)
@@ -90,7 +91,7 @@ def _events(report: Callable[..., None]) -> None:
 
 
 def _web(report: Callable[..., None]) -> None:
-    """The dashboard over 10,000 nodes that 5,000 runs have taken."""
+    """Measure the dashboard over 10,000 nodes on which 5,000 runs hold every GPU."""
     found = _alone(web.measure, NODES)
     for name, target in (
         ("web_fleet_page_s", "< 2"),
@@ -106,8 +107,9 @@ def _web(report: Callable[..., None]) -> None:
 
 
 def _embedded(report: Callable[..., None]) -> None:
-    """`leasehold up` on all cores; its rates beside the slower of what spawning and inserting
-    allow on the same machine in the same run."""
+    """Measure `leasehold up` on all cores. Its rates are compared with plain process spawning and
+    plain inserts, measured on the same machine in the same run; the slower of the two is the
+    yardstick."""
     found = _alone(embedded.load)
     spawns, inserts = found["plain_spawns_per_s"], found["plain_inserts_per_s"]
     allowed = min(spawns, inserts)
@@ -133,7 +135,8 @@ def _embedded(report: Callable[..., None]) -> None:
 
 
 def _alone(work: Callable[..., T], *arguments: int) -> T:
-    """In a fresh process: its memory and its caches are its own."""
+    """Run `work` in a fresh process, which shares no memory and no caches with other
+    measurements."""
     with get_context("spawn").Pool(1) as pool:
         return pool.apply(work, arguments)
 

@@ -1,4 +1,7 @@
-"""admit + bind + fold + delta invariants, for mixed gangs on a fleet that is two thirds full."""
+"""Measures the start of mixed gangs on a fleet that is two thirds full.
+
+A start is admission, binding, and the check of the invariants that it can break.
+"""
 
 from time import process_time
 
@@ -14,11 +17,12 @@ from leasehold.core.verdicts import Admitted
 from leasehold.core.world.invariants import Touched, check_delta
 from leasehold.core.world.world import World
 
-_BUSY_MAX = 12_000  # GPUs under measured runs before the oldest are ended again
+_BUSY_MAX = 12_000  # GPUs of measured runs; above it, the oldest are ended
 
 
 def measure(nodes: int, leases: int, count: int) -> tuple[float, int, int]:
-    """Runs per second, GPUs admitted, and how many were refused."""
+    """Return how many runs were started per CPU second, their GPUs, and how many runs were
+    refused."""
     return admit_all(prepare(nodes, leases), count)
 
 
@@ -29,7 +33,8 @@ def prepare(nodes: int, leases: int) -> World:
 
 
 def admit_all(world: World, count: int) -> tuple[float, int, int]:
-    """So many mixed gangs, the oldest ended again when too much is taken."""
+    """Start `count` mixed gangs, and end the oldest ones when too many GPUs are taken. Return the
+    same as `measure`."""
     spent, gpus, refused = 0.0, 0, 0
     alive: list[tuple[Run, list[str]]] = []
     busy = 0

@@ -1,7 +1,7 @@
-"""A data folder with a long past: so many finished runs and closed leases, as the loop wrote them.
+"""Makes a data folder with many finished runs and closed leases, as the control loop leaves them.
 
-Made for `bench.embedded` by writing the objects and the chain of batches with the code of the
-ledger itself, many to a transaction; `leasehold ledger verify` finds nothing wrong with the result.
+Used by `bench.embedded`. It writes the objects and the chain of batches with the code of the ledger
+itself, but many writes in one transaction. `leasehold ledger verify` accepts the result.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ def leases_of(
 
 
 class Past:
-    """Writes a history that ended a few minutes ago."""
+    """Writes the history of a fleet: runs that started and ended, until a few minutes ago."""
 
     def __init__(self, store: GroupStore, *, now: int) -> None:
         self._store = store
@@ -112,7 +112,8 @@ class Past:
                                  "metadata": {"name": SHARD}, "spec": head})])  # fmt: skip
 
     async def _generation(self, chosen: range, uids: list[str], pods: int, step: int) -> None:
-        """Some runs begin in one batch and have all ended in the next."""
+        """Write one batch that starts the chosen runs, and a second batch in which all of them have
+        ended."""
         start = self._instant + step
         opened = [
             lease
@@ -187,7 +188,7 @@ def _metadata(wire: Wire) -> Wire:
 
 
 def make(data: Path, runs: int, leases: int) -> None:
-    """A data folder that `leasehold up` can be started on."""
+    """Make a data folder with this many runs and leases, on which `leasehold up` can be started."""
     folder = DataFolder(data)
     folder.prepare()
 

@@ -1,7 +1,8 @@
-"""`make bench-web`: the fleet of the benchmarks in a real browser, from an address to a drawing.
+"""`make bench-web`: the fleet page of the benchmarks' fleet in a real browser.
 
-Wall seconds of Chromium and the server together on this machine. The page is served over loopback
-by a process of its own, as `leasehold up` does; writes `build/bench-web.json`.
+Measures until the page is drawn, until it responds, and until it shows a change. Times are wall
+seconds of Chromium and the server together on this machine. A process of its own serves the page
+over loopback, as `leasehold up` does. Writes `build/bench-web.json`.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ TARGETS = {
     "browser_past_drawn_s": "",
     "browser_long_task_ms": "",
 }
-# When the canvas was first drawn and the page has answered a key, both since it was asked for.
+# Two times since the page was requested: its canvas is drawn, and it has responded to a key.
 DRAWN = """() => new Promise(done => {
   const canvas = document.getElementById('fleet');
   const look = () => canvas.dataset.drawn ? done(performance.now()) : requestAnimationFrame(look);
@@ -51,7 +52,8 @@ NEXT_DRAW = """() => new Promise(done => {
 
 
 class _Page(Protocol):
-    """What is asked of a page of Playwright's, which is here for `make bench-web` alone."""
+    """What the benchmark uses of a Playwright page. Playwright is only installed for `make
+    bench-web`, so its types cannot be imported here."""
 
     def evaluate(self, expression: str) -> float: ...
 
@@ -59,7 +61,8 @@ class _Page(Protocol):
 
 
 def _serve(listener: socket.socket, told: Connection) -> None:
-    """In a process of its own; tells the link, and the instant of every change."""
+    """Serve the pages, in a process of its own. Send through `told` the sign-in code first, and
+    later the instant of each change."""
 
     async def run() -> None:
         bench = WebBench(NODES)
@@ -132,7 +135,7 @@ def measure() -> dict[str, float]:
 
 
 def _changes(page: _Page, server: Connection) -> float:
-    """The longest from a commit to its drawing."""
+    """Return the longest time from a change on the server until the page has drawn it."""
     longest = 0.0
     for _ in range(CHANGES):
         page.wait_for_timeout(CHANGE_S * 1000)

@@ -1,8 +1,8 @@
-"""`leasehold up` under load, beside what the machine could do at most, in wall seconds.
+"""`leasehold up` under load, compared with what the machine can do at most, in wall seconds.
 
-Submissions through REST and Runs started with durable commits are compared with plain process
-spawning and plain durable inserts of the same run; then a store with a long past is opened, asked,
-and left alone. Called by `bench.__main__`.
+Measures how many Runs per second are submitted through REST, and how many are started. The
+yardsticks are plain process spawning and plain durable inserts, measured in the same run. Then a
+store with many old runs is opened, asked, and watched while idle. Called by `bench.__main__`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ ROUNDS = 3
 RUNS, LEASES = 10_000, 100_000
 IDLE_S = 10.0
 PATIENCE_S = 300.0
-JOB_ENV = {"PATH": "/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}  # with locales: half the cost
+JOB_ENV = {"PATH": "/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}  # locales would double the cost
 QUICK, LASTING = ("/bin/true",), ("/bin/sleep", "600")
 SPACE = (
     "/api/v1/namespaces",
@@ -53,7 +53,7 @@ BUDGET = (
 
 
 class Up:
-    """A server in a process of its own."""
+    """Runs `leasehold up` in a process of its own."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -61,7 +61,7 @@ class Up:
         (root / "fleet.yaml").write_text(bigstore.FLEET)
 
     def start(self) -> float:
-        """Seconds until it says that it is up."""
+        """Start the server; return the seconds until it prints that it is up."""
         began = time.perf_counter()
         self.process = subprocess.Popen(
             [BIN / "leasehold", "up", "--data", self.data, "--work", self._root / "work", "--fleet",
@@ -91,7 +91,8 @@ class Up:
     def submit(
         self, owner: str, prefix: str, count: int, clients: int, command: Sequence[str] = QUICK
     ) -> float:
-        """Submissions per second, measured by the client."""
+        """Submit `count` Runs over `clients` connections; return the submissions per second, as
+        measured by the client."""
         done = subprocess.run(
             [sys.executable, "-m", "bench.rest_client", self.data / "kubeconfig", "t", owner,
              prefix, str(count), str(clients), *command],
@@ -113,8 +114,10 @@ class Up:
 
 
 def _disk() -> Path:
-    """A quiet place on a disk, as a data folder has it: beside the project, if the users that jobs
-    run as can come there. /tmp may be memory, and is often crowded."""
+    """Return a folder on a disk without other load, as a data folder would have it.
+
+    This is the build folder if the users that jobs run as can enter it, otherwise /var/tmp. /tmp
+    may be in memory, and other programs use it much."""
     BUILD.mkdir(exist_ok=True)
     is_open = all(folder.stat().st_mode & 0o001 for folder in (BUILD, *BUILD.parents))
     return BUILD if is_open else Path("/var/tmp")
@@ -122,8 +125,8 @@ def _disk() -> Path:
 
 @contextmanager
 def place() -> Iterator[Path]:
-    """A folder for all servers of a measurement. It is removed at the end only: a file system that
-    has just deleted many files takes its time to make others."""
+    """Yield a folder for all servers of a measurement, and remove it at the end. It is not removed
+    earlier, because a file system creates files slowly just after it has deleted many."""
     root = Path(tempfile.mkdtemp(prefix="leasehold-bench-", dir=_disk()))
     root.chmod(0o755)
     try:
@@ -144,8 +147,8 @@ def server(root: Path) -> Iterator[Up]:
 
 
 def spawns_per_s() -> float:
-    """The jobs' own program in the jobs' own environment: each in a session of its own, its output
-    to a file, one after another."""
+    """Return how many processes per second can be spawned one after another. Each runs a job's
+    program with a job's environment, in a session of its own, with its output in a file."""
     with tempfile.TemporaryFile(dir=_disk()) as out:
         began = time.perf_counter()
         for _ in range(SPAWNS):
@@ -155,7 +158,8 @@ def spawns_per_s() -> float:
 
 
 def inserts_per_s() -> float:
-    """One durable transaction for each row of the size of a Run."""
+    """Return how many rows of the size of a Run can be inserted per second, each in a durable
+    transaction of its own."""
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-", dir=_disk()) as root:
         connection = apsw.Connection(str(Path(root) / "plain.sqlite"))
         connection.pragma("journal_mode", "wal")
@@ -171,8 +175,10 @@ def inserts_per_s() -> float:
 
 
 def load() -> dict[str, float]:
-    """Submissions, starts and whole lives per second on an empty folder. What else the machine does
-    comes and goes, so that the yardsticks are laid on before and after."""
+    """Measure, on empty data folders, submissions, starts and complete runs per second.
+
+    Other load on the machine varies. So the yardsticks are measured before, between and after, and
+    their medians count."""
     _use_every_core()
     with place() as root:
         return _load(root)
@@ -190,7 +196,7 @@ def _load(root: Path) -> dict[str, float]:
         spawns.append(spawns_per_s())
         inserts.append(inserts_per_s())
     starts = []
-    for number in range(ROUNDS):  # a second each: what else happens in one must not decide
+    for number in range(ROUNDS):  # one second each; a median, because other load may slow one
         starts.append(_starts_per_s(root / f"starts-{number}"))
         spawns.append(spawns_per_s())
         inserts.append(inserts_per_s())
@@ -210,23 +216,24 @@ def _load(root: Path) -> dict[str, float]:
 
 
 def _starts_per_s(root: Path) -> float:
-    """Runs that waited for nothing but money, from the Budget that pays for them on."""
+    """Return how many runs are started per second. The runs wait only for a Budget, and the time
+    counts from the creation of that Budget until all pods run."""
     with server(root) as up:
         up.start()
         up.create(*SPACE)
         up.submit("org:t", "go", STARTS, 32, LASTING)
         _until(lambda: _count(up, "Run", "Pending") == STARTS)
-        time.sleep(REST_S)  # what else there was to say about them is said
+        time.sleep(REST_S)  # until all their statuses are written
         began = time.perf_counter()
         up.create(*BUDGET)
-        # Made, claimed, running; looking at the pods themselves all the time would be felt.
+        # Three changes per pod: created, claimed, running. Reading the pods would cost more.
         _until(lambda: _changes(up, "Pod") >= 3 * STARTS)
         _until(lambda: _count(up, "Pod", "Running") == STARTS)
         return STARTS / (time.perf_counter() - began)
 
 
 def past() -> dict[str, float]:
-    """A store with ten thousand runs and a hundred thousand closed leases."""
+    """Measure a server whose store has ten thousand runs and a hundred thousand closed leases."""
     _use_every_core()
     found = {}
     with place() as root, server(root / "past") as up:
@@ -247,7 +254,7 @@ def past() -> dict[str, float]:
 
 
 def _use_every_core() -> None:
-    """Use all cores, even if the calling process keeps itself to one."""
+    """Let this process use all cores, even if its parent process is restricted to one."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
 
@@ -262,7 +269,8 @@ def _changes(up: Up, kind: str) -> int:
 
 
 def _number(up: Up, asked: str, bound: tuple[str, ...]) -> int:
-    """Read from the store's own file, so that looking costs the server nothing."""
+    """Return a number from the server's store file. Reading the file directly costs the server
+    nothing."""
     connection = apsw.Connection(str(up.data / "store.sqlite"), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         return int(connection.execute(asked, bound).get)

@@ -24,7 +24,7 @@ def measure(nodes: int, waiting: int) -> tuple[float, float, float]:
     world = full_world(nodes, limit=12 * HOUR)
     for index, run in enumerate(mixed_runs(waiting, seed=11)):
         gpus = max(8, run.spec.total_gpus)
-        limit = (2 + index % LIMITS) * HOUR + index * SECOND  # no two runs are alike
+        limit = (2 + index % LIMITS) * HOUR + index * SECOND  # no two runs have the same limit
         world.put_run(make_run(index, run.spec.owner, gpus, max_duration=limit, elastic=False))
     first = _settle(world, NOW)
     now = NOW

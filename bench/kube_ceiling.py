@@ -1,7 +1,8 @@
-"""What an API server takes at most: a Lease, a pod and its binding, with nobody deciding anything.
+"""Measures the most pods per second that an API server can take, without any decisions.
 
-Used by `bench.kubernetes`: once with the smallest objects, and once with the very objects that a
-controller has made there before.
+Each pod costs three writes: its Lease, the pod, and its binding. Used by `bench.kubernetes`, once
+with the smallest objects, and once with copies of the objects that a controller has made on that
+server before.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.wire import list_at, part, text_at, version_at
 
-GPUS = 8  # of a node, and of a pod
+GPUS = 8  # of each node, and of each pod
 PODS = "/api/v1/namespaces/team/pods"
 # What the server adds to a pod and its containers.
 DEFAULTED = (
@@ -29,7 +30,7 @@ DEFAULTED = (
 
 @dataclass(frozen=True)
 class Made:
-    """What three writes or a few more make: a pod, its leases, and the node it is bound to."""
+    """One pod to write: its leases, the pod, and the node to which it is bound."""
 
     leases: list[Wire]
     pod: Wire
@@ -37,7 +38,7 @@ class Made:
 
 
 def bare(nodes: int) -> list[Made]:
-    """One lease and one pod on each node, with nothing in them that is not asked for."""
+    """Return one pod with one lease for each node, with no fields except required ones."""
     spec: Wire = {
         "owner": "org:team", "compPath": ["SHARD[0]", "POD[0]"], "batch": 1,
         "slice": {"nodes": ["n"], "node": "n", "slots": list(range(GPUS))},
@@ -50,7 +51,7 @@ def bare(nodes: int) -> list[Made]:
 
 
 def made_on(cluster: Cluster) -> list[Made]:
-    """Return the present objects, pod by pod, as the controller wrote them."""
+    """Return every pod on the cluster with its leases, as the controller wrote them."""
     leases: dict[str, list[Wire]] = {}
     for each in _all(cluster, f"/apis/{API}/leases"):
         labels = part(part(each, "metadata"), "labels")
@@ -70,7 +71,8 @@ def made_on(cluster: Cluster) -> list[Made]:
 
 
 async def ceiling(cluster: Cluster, made: list[Made]) -> float:
-    """Pods a second, each leased, made and bound one after the other."""
+    """Write the leases of each pod, then the pod, then its binding; return how many pods were bound
+    per second. Different pods are written in parallel."""
     client = Client(cluster.context)
     store, gate = KubernetesStore(client, AsyncioClock()), asyncio.Semaphore(IN_FLIGHT)
 
@@ -110,7 +112,7 @@ def plain_pod(name: str) -> Wire:
 
 
 def _as_written(obj: Wire) -> Wire:
-    """Without what the server adds and keeps."""
+    """Return the object without the fields that the server adds."""
     kept = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
     metadata = {name: value for name, value in part(obj, "metadata").items() if name in kept}
     return {name: value for name, value in obj.items() if name != "status"} | {"metadata": metadata}

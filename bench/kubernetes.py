@@ -1,12 +1,14 @@
-"""Pods bound per second on a real Kubernetes API server, beside the most that this server takes.
+"""Measures pods bound per second on a real API server, compared with the most that this server
+takes.
 
-`make bench-kube` starts etcd, kube-apiserver and controllers on this machine, once for each size
-of fleet, and writes `build/bench-kube.json` after each part. Nodes are objects without kubelets:
-the control plane is what is timed. The ceiling is the same three writes per pod (Lease, pod,
-binding) of the same objects, by the same client, at the same concurrency, without decisions. It is
-measured once more with the smallest objects that the server takes, to see what their fields cost.
-kube-scheduler is timed on as many plain pods. Then the smallest fleet loses its leader, and the
-largest is filled with leases and other schedulers' pods to measure memory.
+`make bench-kube` starts etcd, kube-apiserver and controllers on this machine, once for each size of
+fleet, and writes `build/bench-kube.json` after each part. Nodes are objects without kubelets: only
+the control plane is measured. The most that the server takes, the ceiling, is measured with the
+same three writes per pod (Lease, pod, binding) of the same objects. The same client sends them, at
+the same concurrency, but nothing is decided. The ceiling is measured once more with the smallest
+objects that the server takes, to see what the other fields cost. kube-scheduler is measured on as
+many plain pods. Then the smallest fleet loses its leader. The largest fleet is filled with leases
+and with other schedulers' pods, to measure memory.
 """
 
 import argparse
@@ -48,9 +50,9 @@ DEADLINE_S = 300
 DEADLINE_S_PER_POD = 0.1
 FAIL_OVERS = 3
 FAR_ROUND_TRIP_S = 0.6
-FAR_RUNS = 6  # of which the first is not timed
-SMALL_GANG = 64  # pods of one GPU, where what they weigh is asked
-# Whatever a controller asks for; the API server itself hardly does.
+FAR_RUNS = 6  # the first of them is not measured
+SMALL_GANG = 64  # pods of one GPU, when memory is measured
+# What a controller's requests name, and requests of the API server itself hardly ever do.
 _OURS = ("davidlangworthy", "coordination.k8s.io", 'resource="pods"', 'resource="nodes"')
 RUNS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs"
 
@@ -82,7 +84,8 @@ def main() -> None:
 
 
 def _tell(figures: dict[str, object], more: dict[str, object]) -> None:
-    """What is known so far is written, should the rest take too long for somebody."""
+    """Add `more` to the figures and write all of them, so that a run that is interrupted leaves a
+    result."""
     figures |= more
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -108,16 +111,17 @@ class Replica:
 
 class Bench:
     def __init__(self, folder: Path, nodes: int, gpus: int = GPUS) -> None:
-        """`gpus`: of a node."""
+        """`gpus`: GPUs of one node."""
         self._folder = folder
         self._nodes = nodes
         self._gpus = gpus
         self._cluster = Cluster(folder / "cluster")
         self._cluster.install()
-        self._replica: Replica | None = None  # who decides
+        self._replica: Replica | None = None  # the leader
 
     def all(self, latency_runs: int) -> dict[str, object]:
-        """Speed at this size; with `latency_runs`, what is asked of an idle cluster, too."""
+        """Measure the speed at this size of fleet. If `latency_runs` is not 0, measure an idle
+        cluster too, with as many runs."""
         size = self._nodes
         found: dict[str, object] = {}
         try:
@@ -165,7 +169,8 @@ class Bench:
         }
 
     def far(self) -> dict[str, object]:
-        """How long a start takes where the API server is far away."""
+        """Measure how long a start takes if the API server is far away, so that each round trip
+        takes long."""
         way = Delaying(self._cluster, FAR_ROUND_TRIP_S)
         try:
             asyncio.run(self._make_nodes())
@@ -182,7 +187,7 @@ class Bench:
         }
 
     def weight(self, leases: int, foreign: int) -> dict[str, object]:
-        """What the controller weighs with so many open leases and other people's pods."""
+        """Measure the controller's memory with this many open leases and other schedulers' pods."""
         try:
             asyncio.run(self._make_nodes())
             asyncio.run(self._make_foreign(foreign))
@@ -224,7 +229,8 @@ class Bench:
             _sound(await store.write_all(pods))
 
     async def _fill(self, leases: int) -> None:
-        """Pods of one GPU, each its own lease, until all are bound."""
+        """Submit gangs of one-GPU pods with `leases` pods in all, and wait until all pods are
+        bound."""
         jobs: list[Wire] = []
         left = leases
         while left:
@@ -256,12 +262,13 @@ class Bench:
                 made += [Create(wire), PatchStatus("Node", "", node.name, part(wire, "status"))]
             answers = await store.write_all(made)
             _sound(answers)
-            # No controller here removes the taint that a new node is given.
+            # The server taints new nodes, and there is no controller that would remove the taint.
             ready = [each for each in answers[1::2] if isinstance(each, dict)]
             _sound(await store.write_all([Update({**each, "spec": {}}) for each in ready]))
 
     def _scheduler(self) -> float:
-        """The same for kube-scheduler and plain pods, from the first that is made."""
+        """Return the seconds that kube-scheduler takes for one plain pod per node, from the first
+        creation of a pod to the last binding."""
         config = self._folder / "scheduler.yaml"
         connection = {"kubeconfig": str(self._cluster.kubeconfig()), "qps": 5000, "burst": 5000}
         kind = {
@@ -310,7 +317,8 @@ class Bench:
         )
 
     def _fail_overs(self, pods: int) -> list[float]:
-        """Return the seconds from the death of the leader until its successor has bound a pod.
+        """Return, for each of several losses, the seconds from the death of the leader until its
+        successor has bound a pod.
 
         `pods`: number of pods that exist already."""
         found = []
@@ -327,7 +335,8 @@ class Bench:
         return found
 
     def _latencies(self, count: int) -> list[float]:
-        """Milliseconds from the answer to a Run's creation until its pod has a node."""
+        """Return for each Run the milliseconds from the answer to its creation until its pod has a
+        node."""
         found = []
         for number in range(count):
             name = f"one-{number}"
@@ -335,9 +344,9 @@ class Bench:
             began = time.perf_counter()
             wanted = number + 1
             self._until(partial(self._are_bound, wanted), pause_s=0.002)
-            if number:  # the first one waits for the controller to come up
+            if number:  # the first Run may have waited until the controller was ready
                 found.append(1000 * (time.perf_counter() - began))
-            self._until(partial(self._is_told, name))  # so that the next finds nothing under way
+            self._until(partial(self._is_told, name))  # so that nothing is in progress at the next
         return found
 
     def _is_told(self, name: str) -> bool:
@@ -345,8 +354,10 @@ class Bench:
         return "phase" in status
 
     def _gangs(self) -> float:
-        """Pods per second, from the first Run that is made to the last pod that is bound. The last
-        tenth come alone: they fill what is left of domains that no gang fits into any more."""
+        """Return the pods bound per second, from the creation of the first Run to the last binding.
+
+        The last tenth of the pods are Runs of one pod. They fill what is left of domains in which
+        no gang fits any more."""
         jobs, left, size = [], self._nodes, 0
         while left:
             pods = GANGS[size % len(GANGS)]
@@ -365,7 +376,8 @@ class Bench:
         return self._nodes / (time.perf_counter() - began)
 
     def _idle(self) -> float:
-        """Requests per second that reach the API server by the controller's user agent."""
+        """Return how many requests per second the idle controller sends, counted by the API
+        server."""
         before, began = self._requests(), time.perf_counter()
         time.sleep(20)
         return (self._requests() - before) / (time.perf_counter() - began)
@@ -381,7 +393,7 @@ class Bench:
         )
 
     def _are_bound(self, wanted: int) -> bool:
-        """So many pods are there, and none without a node."""
+        """Return whether at least `wanted` pods exist and all pods have a node."""
         ask = self._cluster.client.ask
         found: Any = ask("GET", f"{PODS}?limit=1").json
         there = len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
@@ -396,7 +408,7 @@ class Bench:
 
         def is_empty() -> bool:
             for pod in self._cluster.client.ask("GET", PODS).json["items"]:
-                # There are no kubelets to report it: a pod that must stop has stopped.
+                # There are no kubelets that report the end of a pod, so this does it for them.
                 if "deletionTimestamp" in pod["metadata"]:
                     path = f"{PODS}/{pod['metadata']['name']}"
                     self._cluster.client.ask("PATCH", f"{path}/status", ENDED, headers=MERGE)

@@ -10,7 +10,8 @@ _SHOWN = 10
 
 
 def profile(nodes: int, leases: int, count: int) -> list[str]:
-    """The functions that take most of their own time while runs are admitted."""
+    """Return the functions in which most time is spent while runs are admitted. The time of the
+    functions that they call does not count."""
     profiler = cProfile.Profile()
     world_made = admit.prepare(nodes, leases)
     profiler.enable()

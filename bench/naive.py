@@ -1,6 +1,6 @@
-"""What the same questions cost without indices: a rescan of the fleet or the ledger each time.
+"""Baselines without indices: each decision scans the whole fleet or the whole ledger.
 
-These are baselines to compare with in the same run, not code anybody should use.
+They are measured in the same run for comparison. No program should work like this.
 """
 
 from time import process_time
@@ -15,7 +15,8 @@ from leasehold.core.world.world import World
 
 
 def admit_runs_per_s(nodes: int, leases: int, count: int) -> float:
-    """Take a snapshot of free GPUs from all leases, then place by scanning every node."""
+    """Return how many runs per second can be placed if each one counts the free GPUs from all
+    leases and then scans every node."""
     world = empty_world(nodes)
     fill(world, leases=leases, of_each_ten=7)
     began = process_time()
@@ -44,7 +45,8 @@ def _place(free: dict[str, int], gpus: int, per_pod: int) -> int:
 
 
 def resolve_ms(nodes: int) -> float:
-    """Weigh every domain by scanning all leases for it; measured on 20 domains and scaled up."""
+    """Return the milliseconds to count the GPUs held in every domain by scanning all leases for
+    each. Measured on 20 domains and scaled up."""
     world = full_world(nodes, limit=None)
     domains = sorted({domain for _, domain in world.fleet.pools})
     began = process_time()
@@ -58,7 +60,8 @@ def resolve_ms(nodes: int) -> float:
 
 
 def forecast_s(nodes: int, count: int) -> float:
-    """Replay every known end for every run; measured on a few runs and scaled up."""
+    """Return the seconds to plan each run by going through every known end of a lease. Measured on
+    three runs and scaled up."""
     world = full_world(nodes, limit=12 * HOUR)
     ends = sorted((term.frees_at, name) for name, term in world.terms.items())
     sample = 3
@@ -72,7 +75,8 @@ def forecast_s(nodes: int, count: int) -> float:
 
 
 def rebuild_s(count: int, open_count: int) -> float:
-    """Decode to plain dictionaries and sum by payer and node."""
+    """Return the seconds to decode the leases to plain dictionaries and to sum their GPUs by
+    payer."""
     objects = lease_objects(count, open_count)
     began = process_time()
     used: dict[str, int] = {}

@@ -1,9 +1,9 @@
-"""Four teams of the Philly trace, replayed: `python -m bench.philly FOLDER [--load 0.935 0.70]`.
+"""Replays four teams of the Philly trace: `python -m bench.philly FOLDER [--load 0.935 0.70]`.
 
 FOLDER has `philly_merged.csv.gz` (job, submission, virtual cluster, GPUs, duration) and
-`philly_vc_nodes.csv` (nodes of each virtual cluster). Each variant is the shipped command with
-other options; the two baselines share no code with it. Writes `build/bench-philly.json`, and a
-page with charts for each variant.
+`philly_vc_nodes.csv` (nodes of each virtual cluster). Each variant is `leasehold sim replay` with
+other options; the two baselines share no code with it. Writes `build/bench-philly.json`, and a page
+with charts for each variant.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from bench.philly_baselines import BaselineJob, waits_in_a_pool, waits_in_partit
 TEAMS = ("ee9e8c", "7f04ca", "0e4a51", "2869ce")
 FROM, TO = "2017-10-01", "2017-12-01"
 TRACE, NODES = "philly_merged.csv.gz", "philly_vc_nodes.csv"
-FULL_LOAD = 0.701  # of these jobs on all nodes of these teams
+FULL_LOAD = 0.701  # the load of these jobs on all nodes of these teams
 OUT = Path("build/philly")
 RESULT = Path("build/bench-philly.json")
 
@@ -67,7 +67,8 @@ def own_nodes(folder: Path) -> dict[str, int]:
 
 
 def scaled(nodes: dict[str, int], load: float) -> dict[str, int]:
-    """As many nodes as make this the load."""
+    """Return the teams' node counts, scaled so that the jobs keep the fraction `load` of them
+    busy."""
     return {team: round(count * FULL_LOAD / load) for team, count in nodes.items()}
 
 
@@ -85,7 +86,7 @@ def jobs_of(folder: Path) -> list[BaselineJob]:
 
 
 def by_team(jobs: Sequence[BaselineJob], waits: Sequence[int]) -> dict[str, float]:
-    """The mean wait in seconds of all jobs and of each team's."""
+    """Return the mean wait of all jobs and of each team's jobs, in seconds."""
     means = {"mean": sum(waits) / len(waits)}
     for team in TEAMS:
         mine = [wait for job, wait in zip(jobs, waits) if job.team == team]
@@ -96,7 +97,7 @@ def by_team(jobs: Sequence[BaselineJob], waits: Sequence[int]) -> dict[str, floa
 def command(
     folder: Path, load: float, nodes: dict[str, int], variant: str, config: Path | None
 ) -> list[str]:
-    """The command line of a variant; its fleet and Budgets are written."""
+    """Write the fleet and the Budgets of a variant; return the variant's command line."""
     place = OUT / f"load-{load}"
     place.mkdir(parents=True, exist_ok=True)
     fleet, budgets = place / "fleet.yaml", place / "budgets.yaml"
@@ -127,7 +128,7 @@ def _budget(team: str, gpus: int) -> str:
 def replayed(
     folder: Path, load: float, nodes: dict[str, int], variant: str, config: Path | None
 ) -> dict[str, float]:
-    """What the command says, in the form of a baseline with more figures."""
+    """Run a variant and return its figures: the same ones as a baseline's, and some more."""
     line = command(folder, load, nodes, variant, config)
     print("leasehold", " ".join(word if word.isalnum() else repr(word) for word in line))
     run = subprocess.run(
@@ -144,7 +145,8 @@ def replayed(
 
 
 def show(load: float, nodes: dict[str, int], rows: dict[str, dict[str, float]]) -> None:
-    """A table: mean waits in seconds, then what a replay alone has."""
+    """Print a table of the mean waits in seconds. The last columns are figures that only a replay
+    has."""
     head = ("mean", *TEAMS, "busy", "preemptions", "failed", "lost", "turns", "cpu")
     print(f"load {load}: {sum(nodes.values())} nodes of 8 GPUs, mean wait in seconds")
     print(" " * 32, *(f"{name:>11}" for name in head))

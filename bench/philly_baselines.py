@@ -1,8 +1,8 @@
-"""How long jobs wait where no controller decides: two baselines for replays, in plain Python.
+"""Two baselines for replays, in plain Python: how long jobs wait if no controller decides.
 
 *Own partitions*: every team has only its own nodes. *Open pool*: all teams share all nodes. In both
-a later job may pass one that does not fit yet, and nothing is preempted. They share no code with
-the product.
+a later job may start before an earlier one that does not fit yet, and nothing is preempted. The
+baselines share no code with the product.
 """
 
 import heapq
@@ -13,7 +13,7 @@ GPUS_PER_NODE = 8
 
 
 class BaselineJob(NamedTuple):
-    """In seconds and GPUs."""
+    """One job of the trace: its submission and duration in seconds, its GPUs and its team."""
 
     submit: int
     duration: int
@@ -22,7 +22,7 @@ class BaselineJob(NamedTuple):
 
 
 def waits_in_partitions(jobs: Sequence[BaselineJob], nodes: dict[str, int]) -> list[int]:
-    """The wait of every job, each team alone on its nodes."""
+    """Return the wait of every job if each team has only its own nodes."""
     waits = [0] * len(jobs)
     for team, count in nodes.items():
         mine = [index for index, job in enumerate(jobs) if job.team == team]
@@ -32,7 +32,8 @@ def waits_in_partitions(jobs: Sequence[BaselineJob], nodes: dict[str, int]) -> l
 
 
 def waits_in_a_pool(jobs: Sequence[BaselineJob], nodes: int) -> list[int]:
-    """The wait of every job on shared nodes, where a job that fits may pass those that do not."""
+    """Return the wait of every job if all teams share all nodes. A later job may start before an
+    earlier one that does not fit yet."""
     return _waits(jobs, nodes)
 
 
@@ -66,7 +67,10 @@ def _waits(jobs: Sequence[BaselineJob], nodes: int) -> list[int]:
 
 
 def _place(free: Sequence[int], gpus: int) -> list[tuple[int, int]] | None:
-    """(node, GPUs) for a job: best fit on one node, or whole nodes, and best fit for the rest."""
+    """Return the (node, GPUs) pairs for a job, or None if it does not fit.
+
+    A job gets as many whole nodes as it fills. The remaining GPUs go to the node on which the
+    fewest GPUs stay free. Example: 20 GPUs are two whole nodes and 4 GPUs of a third."""
     whole, rest = divmod(gpus, GPUS_PER_NODE)
     empty = [node for node, count in enumerate(free) if count == GPUS_PER_NODE]
     if len(empty) < whole:

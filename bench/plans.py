@@ -1,4 +1,5 @@
-"""resolve and forecast on a full fleet."""
+"""Measures two decisions on a full fleet: a preemption for 512 GPUs, and the planning of many
+runs."""
 
 from time import process_time
 
@@ -18,7 +19,8 @@ from leasehold.core.world.world import World
 
 
 def full_world(nodes: int, *, limit: int | None) -> World:
-    """Every GPU is leased: six nodes of ten to one-GPU runs, the others to one run each."""
+    """Return a World in which every GPU is leased. Six of every ten nodes have one-GPU runs; each
+    of the others has one run of eight GPUs."""
     world = empty_world(nodes)
     fill(world, leases=nodes * 8 * 6 // 10, of_each_ten=6, limit=limit)
     teams = [owner for owner in owners() if owner.count(":") == 3]
@@ -43,13 +45,14 @@ def full_world(nodes: int, *, limit: int | None) -> World:
 
 
 def resolve_512(nodes: int) -> float:
-    """Milliseconds to find a site for 512 GPUs in a full fleet, and to resolve it."""
+    """Return the milliseconds to choose a site for 512 GPUs on a full fleet, and to decide which
+    leases are preempted there."""
     world = full_world(nodes, limit=None)
     run = make_run(9_000_001, "org", 512)
     world.put_run(run)
     request = start_request_for(world, run, tuple(range(16)))
     began = process_time()
-    later = NOW + 2 * HOUR  # nobody is protected any more
+    later = NOW + 2 * HOUR  # by then no run is protected any more
     site = choose_site(world, request, Calendar(), at=later, now=later)
     assert site is not None
     planned = PlannedSite(domains=site.domains, money=site.money)
@@ -60,7 +63,8 @@ def resolve_512(nodes: int) -> float:
 
 
 def forecast_many(nodes: int, count: int) -> tuple[float, int]:
-    """Seconds to plan so many pending runs one on top of the other, and how many were planned."""
+    """Return the seconds to plan `count` waiting runs, each after the ones before it, and how many
+    of them got a known start."""
     world = full_world(nodes, limit=12 * HOUR)
     turn = Turn(world, now=NOW, key=b"k", time_trusted=True)
     walk = QueuePass(world.policy)

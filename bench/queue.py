@@ -1,4 +1,5 @@
-"""A turn with a long line: one run ends, the next starts, all others are considered again."""
+"""Measures a turn with a long queue: one run ends, the next starts, and all others are
+considered."""
 
 from time import process_time
 
@@ -25,21 +26,24 @@ TURNS = 6
 
 
 class _Unlike(EqualRunsIndex):
-    """For comparison: every run is considered by itself."""
+    """For comparison: treats no two runs as equal, so that each run is considered by itself."""
 
     def likeness(self, run: Run) -> EqualRuns:  # noqa: ARG002 - as `EqualRunsIndex` has it
         return EqualRuns()
 
 
 def turn_ms_apart(waiting: int, cap: int) -> float:
-    """The same if nobody were like anybody."""
+    """Return the same as `turn_ms`, but with each run considered by itself."""
     return turn_ms(waiting, cap, shared=False)
 
 
 def turn_ms(waiting: int, cap: int, *, shared: bool = True) -> float:
-    """Milliseconds of a turn with so many runs of one GPU in line on eight GPUs.
+    """Return the milliseconds of a turn with `waiting` equal one-GPU runs in the queue and eight
+    runs running.
 
-    `cap`: what their owner may use; eight, on a larger fleet, is a line for want of money."""
+    `cap`: the number of GPUs for which the owner's budget may pay. If it is at most `waiting`, the
+    fleet has 64 GPUs, so that the runs wait for budget; otherwise it has 8, so that they wait for
+    GPUs. `shared` False: each run is considered by itself."""
     world = _world(waiting, cap, nodes=1 if cap > waiting else 8)
     if not shared:
         world.memory.alike = _Unlike()

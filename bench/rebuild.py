@@ -1,4 +1,4 @@
-"""Rebuilding the World from stored lease objects: what a restart costs."""
+"""Measures the rebuilding of the World from stored Lease objects, which a restart must do."""
 
 import resource
 from time import process_time
@@ -14,7 +14,7 @@ from leasehold.shell.loop.recover import fold_leases
 
 
 def lease_objects(count: int, open_count: int) -> list[bytes]:
-    """So many leases as the store keeps them, the newest of them open."""
+    """Return `count` leases, encoded as the store has them. The newest `open_count` are open."""
     teams = [owner for owner in owners() if owner.count(":") == 3]
     objects = []
     for index in range(count):
@@ -46,7 +46,7 @@ def rebuild(objects: list[bytes], nodes: int) -> tuple[World, float]:
 
 
 def measure(count: int, open_count: int) -> tuple[float, float]:
-    """Seconds, and the peak of resident memory in MiB less what the encoded objects take."""
+    """Return the CPU seconds, and the peak memory in MiB without that of the encoded objects."""
     objects = lease_objects(count, open_count)
     encoded_mib = sum(map(len, objects)) / 2**20
     world, spent = rebuild(objects, 10_000)

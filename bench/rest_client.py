@@ -1,7 +1,7 @@
 """A lean HTTP client for load: keep-alive TLS connections that send prepared requests.
 
-Used by `bench.embedded` in a process of its own, so that what it costs is not the server's. It
-knows just enough HTTP/1.1 to read an answer of known length.
+Used by `bench.embedded` in a process of its own, so that its CPU time is not counted as the
+server's. It reads only answers with a Content-Length.
 """
 
 import asyncio
@@ -39,7 +39,8 @@ class Target:
 
 
 async def send_all(target: Target, requests: list[bytes], clients: int) -> float:
-    """Seconds for all of them over so many connections; connecting is not counted."""
+    """Send all requests over `clients` connections; return the seconds that this took. The time to
+    connect does not count."""
     waiting = iter(requests)
     pairs = [
         await asyncio.open_connection(target.host, target.port, ssl=target.tls)
@@ -87,7 +88,8 @@ def run(name: str, *, namespace: str, owner: str, command: list[str]) -> dict[st
 
 
 def main() -> None:
-    """`python -m bench.rest_client KUBECONFIG NAMESPACE OWNER PREFIX COUNT CLIENTS COMMAND…`"""
+    """Run `python -m bench.rest_client KUBECONFIG NAMESPACE OWNER PREFIX COUNT CLIENTS COMMAND…`:
+    submit Runs and print the seconds."""
     kubeconfig, namespace, owner, prefix, count, clients, *command = sys.argv[1:]
     target = Target(Path(kubeconfig))
     path = RUNS.format(namespace=namespace)

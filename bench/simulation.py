@@ -1,7 +1,8 @@
-"""`make bench-sim`: how fast the simulated control plane goes; writes `build/bench-sim.json`.
+"""`make bench-sim`: how fast the simulated control plane runs; writes `build/bench-sim.json`.
 
-200 nodes, three controllers, the faults of a uniform seed, every invariant at every commit. CPU
-seconds of one core, so that what else the machine does is not in them.
+The simulation has 200 nodes, three controllers and the faults of one seed, and checks every
+invariant at every commit. Times are CPU seconds of one core, so other load on the machine does not
+count.
 """
 
 import json
@@ -55,7 +56,8 @@ def measured(outcome: SeedOutcome, spent: float) -> dict[str, float]:
 
 
 def story() -> str:
-    """Eight hours of a fleet that is nearly full: runs come and go, nodes fail and come back."""
+    """Return a scenario: eight hours of a fleet that is nearly full. Runs come and go; nodes fail
+    and come back."""
     fleet = [
         {"domain": domain, "nodes": NODES // 2, "gpus": GPUS, "flavor": "H", "region": "r1",
          "cluster": "c1"}

@@ -1,7 +1,7 @@
-"""The dashboard over a fleet of the benchmarks' size: what a page costs, and fifty that are open.
+"""Measures the dashboard over a large fleet: the cost of one page, and of fifty open pages.
 
-Pages are asked for as a browser does, without a socket between: what is measured is CPU time of the
-server. A change is one lease that ends and another that is opened, once a second.
+The benchmark asks for pages as a browser does, but without a socket, so that only CPU time of the
+server is measured. Once per change, one lease ends and another is opened.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class _Clock:
 
 
 class WebBench:
-    """One visitor, as many pages as it likes."""
+    """The pages over a full fleet, and one signed-in visitor that may open any number of pages."""
 
     def __init__(self, nodes: int) -> None:
         self.world = _filled(nodes)
@@ -81,7 +81,7 @@ class WebBench:
         return self.world
 
     async def see(self, address: str) -> tuple[float, bytes]:
-        """CPU seconds, and what came."""
+        """Ask for an address; return the CPU seconds that this took, and the body of the answer."""
         path, _, query = address.partition("?")
         scope = {
             "type": "http",
@@ -138,7 +138,7 @@ def _mib() -> float:
 
 
 def _filled(nodes: int) -> World:
-    """Runs of two nodes each, which take all of them."""
+    """Return a World in which runs of two nodes each hold all nodes."""
     world = empty_world(nodes)
     teams = [owner for owner in owners() if owner.count(":") == 3]
     names = sorted(world.fleet.nodes)
@@ -178,7 +178,8 @@ def _lease(run: str, owner: str, index: int, place: int, node: str, batch: int =
 
 
 def change(world: World, number: int) -> None:
-    """One lease ends, and its run goes on under another; on another node each time."""
+    """Close one lease and open another for the same pod on the same node. Each `number` chooses
+    another node."""
     node = sorted(world.open_by_node)[number * 7]
     (name,) = world.open_by_node[node]
     old = world.leases[name]

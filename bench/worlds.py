@@ -1,6 +1,6 @@
 """Worlds for the benchmarks: a fleet, a four-level tree of owners, and leases that fill it.
 
-Everything is drawn from a fixed seed, so that two runs of a benchmark see the same World.
+Everything random comes from a fixed seed, so that every run of a benchmark sees the same World.
 """
 
 from random import Random
@@ -32,7 +32,8 @@ WEIGHTS = (14, 12, 12, 20, 15, 12, 8, 5, 3, 1)  # mean about 32 GPUs
 
 
 def empty_world(nodes: int) -> World:
-    """A fleet in domains of twenty nodes, eight locations, and 2,000 envelopes of 1,000 owners."""
+    """Return a World without leases: domains of twenty nodes at eight locations, and 2,000
+    envelopes of 1,000 owners."""
     world = World(Policy())
     world.head = Head(seq=1, instant=NOW - 1)
     for index in range(nodes):
@@ -75,7 +76,7 @@ def empty_world(nodes: int) -> World:
 
 
 def owners() -> list[str]:
-    """One root, nine divisions, ninety departments, nine hundred teams: 1,000 owners."""
+    """Return 1,000 owners: one root, nine divisions, ninety departments, nine hundred teams."""
     found = ["org"]
     for division in range(9):
         found.append(f"org:v{division}")
@@ -104,7 +105,8 @@ def make_run(
 
 
 def fill(world: World, *, leases: int, of_each_ten: int, limit: int | None = None) -> None:
-    """Open so many one-GPU leases, on the first `of_each_ten` of every ten nodes of a domain."""
+    """Open `leases` leases of one GPU each. They use only the first `of_each_ten` of every ten
+    nodes. `limit`: the longest `maxDuration` of the runs; None: they have none."""
     random = Random(1)
     teams = [owner for owner in owners() if owner.count(":") == 3]
     nodes = [

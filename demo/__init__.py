@@ -1,1 +1,1 @@
-"""`make demo`: the main job on one machine, told in six acts."""
+"""`make demo`: what leasehold is for, on one machine, told in six acts."""

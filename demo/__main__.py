@@ -1,4 +1,4 @@
-"""The six acts. `python -m demo [--keep]`; `make demo` runs it from nothing."""
+"""Plays the six acts: `python -m demo [--keep]`. `make demo` also installs what they need."""
 
 import argparse
 import sys
@@ -29,15 +29,15 @@ def main() -> int:
             stage.close()
     if keep:
         stage.say("")
-        stage.say(f"It goes on, pid {stage.pid}; kill {stage.pid} ends it and its jobs.")
+        stage.say(f"The control plane keeps running; kill {stage.pid} ends it and its jobs.")
         stage.say(f"  export KUBECONFIG={(stage.data / 'kubeconfig').absolute()}")
         typed = " ".join(RUNS)
         stage.say(f"  {typed} list -A; {typed} watch; {typed} explain safety/eval")
-        stage.say("The same in a browser, by a link that works once (leasehold ui prints another):")
+        stage.say("The same in a browser; this link works once, `leasehold ui` prints another:")
         stage.say(f"  {stage.printed('ui')}")
     else:
         stage.say("")
-        stage.say("To look around in it, also in a browser: make demo KEEP=1")
+        stage.say("To explore the control plane, also in a browser: make demo KEEP=1")
     stage.say("")
     stage.say(f"That took {time.monotonic() - started:.0f} s, on real processes.")
     return 0
@@ -59,8 +59,8 @@ def play(stage: Stage) -> None:
 def gang(stage: Stage) -> None:
     stage.act(
         "Act 1. A gang that two teams pay for",
-        "Safety owns 4 H100s and needs 8 and a hot spare of 4. Audio has agreed to lend. All of\n"
-        "it starts or none; every slice gets one Lease with one payer.",
+        "Safety owns 4 H100s. Its run needs 8, and 4 more as a hot spare; audio lends 8 of these.\n"
+        "All 12 GPUs start together, or none does. Each slice gets one Lease with one payer.",
     )
     stage.runs("submit", "-f", REDTEAM)
     stage.wait("the gang", lambda: stage.phase("safety/redteam") == ("Running", 8))
@@ -70,7 +70,7 @@ def gang(stage: Stage) -> None:
 def elastic(stage: Stage) -> None:
     stage.act(
         "Act 2. An elastic run grows",
-        "Vision's sweep began with 4 A100s and can use 8; safety's eval takes the last four.",
+        "Vision's sweep starts with 4 A100s and can use 8. Safety's eval takes the last four.",
     )
     stage.runs("submit", "-f", SWEEP)
     stage.runs("submit", "-f", EVAL)
@@ -82,8 +82,8 @@ def elastic(stage: Stage) -> None:
 def reservation(stage: Stage) -> None:
     stage.act(
         "Act 3. A start that is planned",
-        "Audio may use 8 A100s too, and none is free. It gets a reservation: when, at whose cost,\n"
-        "and with which odds, announced before anything is drawn.",
+        "Audio may use 8 A100s too, but none is free. So its run gets a reservation. It announces\n"
+        "the start, and the odds with which each other run may be preempted for it.",
     )
     stage.runs("submit", "-f", TRAIN)
     stage.runs("reservations", "-A")
@@ -91,10 +91,11 @@ def reservation(stage: Stage) -> None:
 
 def lottery(stage: Stage) -> None:
     stage.act(
-        "Act 4. Its time comes, and the lottery with it",
-        "Groups above a minimum go first; for the rest one of two owners is drawn. The seed was\n"
-        "committed to beforehand, so anybody can draw again. The loser is requeued and comes back\n"
-        "when the training is over; that has a limit, so nobody needs to be cut once more.",
+        "Act 4. The planned start is due, and a lottery decides who makes room",
+        "An elastic run first gives up its groups above the minimum. Then a lottery draws one of\n"
+        "two owners. The seed was fixed beforehand, so anyone can repeat the draw. The drawn run\n"
+        "is requeued, and starts again when the training is over. The training has a limit, so\n"
+        "this start is known, and no run is preempted for it.",
     )
     stage.wait("the activation", lambda: stage.phase("audio/train") == ("Running", 8))
     stage.runs("list", "-A")
@@ -106,7 +107,7 @@ def lottery(stage: Stage) -> None:
     stage.wait(
         "the sweep, as wide as before", lambda: stage.phase("vision/sweep") == ("Running", 8)
     )
-    # One line from each of its pods of 4 GPUs.
+    # Each of its pods has 4 GPUs and prints one line.
     stage.wait("what it prints", lambda: stage.lines(victim) == stage.phase(victim)[1] // 4)
     stage.runs("logs", victim)
 
@@ -114,8 +115,8 @@ def lottery(stage: Stage) -> None:
 def failure(stage: Stage) -> None:
     stage.act(
         "Act 5. A machine dies",
-        "The gang's second node is declared dead. Its hot spare takes over: the same attempt, the\n"
-        "same rank, and the lease says Swap.",
+        "The gang's second node is declared dead. The hot spare takes over, with the same attempt\n"
+        "and the same rank: its Spare lease ends with Swap, and an Active one begins.",
     )
     stage.leasehold("fence", "h-01")
     stage.wait(
@@ -131,7 +132,7 @@ def failure(stage: Stage) -> None:
 def accounts(stage: Stage) -> None:
     stage.act(
         "Act 6. Who paid for what",
-        "Three questions, one command each, answered from the ledger alone.",
+        "Who used a node, who paid, what is left: each answer comes from the ledger alone.",
     )
     stage.runs("leases", "--node", "h-01", "--since", "12h")
     stage.runs("report", "gpu-hours", "--by", "payer")

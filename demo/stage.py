@@ -1,7 +1,7 @@
-"""A control plane for the demonstration, and a reader who types commands and sees their answers.
+"""A control plane for the demonstration. `Stage` types commands at it, and shows their output.
 
-Everything shown is what the real command printed. Waiting is done on the server's own answers,
-never on a clock.
+Everything shown is what the real command printed. The demonstration waits until the server's
+answers show that something has happened; it never waits for a fixed time.
 """
 
 import json
@@ -19,8 +19,8 @@ HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 PATIENCE_S = 40.0
 PAUSE_S = 0.1
-# What a reader can type: kubectl finds `kubectl-runs` as its plugin, and without kubectl
-# `leasehold runs` is the same.
+# The command that is shown. kubectl finds `kubectl-runs` as its plugin; without kubectl,
+# `leasehold runs` does the same.
 RUNS = ("kubectl", "runs") if shutil.which("kubectl") else ("leasehold", "runs")
 BOLD, DIM, PLAIN = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
 
@@ -30,13 +30,15 @@ class Gone(Exception):  # noqa: N818 - it says what became of the story
 
 
 def default_signals() -> None:
-    """In a child: a script's background has some ignored, which would be so for all it starts."""
+    """Restore the default signals in a child process. A background process of a script ignores some
+    signals, and its children would ignore them too."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def open_to_jobs(folder: Path) -> bool:
-    """Whether jobs can come to what lies in it: under root they run as other users."""
+    """Return whether jobs can reach the files in this folder. If the server runs as root, jobs run
+    as other users."""
     here = folder.resolve()
     return os.geteuid() != 0 or all(each.stat().st_mode & 0o001 for each in (here, *here.parents))
 
@@ -50,10 +52,10 @@ class Stage:
         self._env = {**os.environ, "KUBECONFIG": str(self.data / "kubeconfig"), "NO_COLOR": "1"}
 
     def open(self) -> None:
-        """`leasehold up` on a fresh folder; returns when it answers."""
+        """Start `leasehold up` on a fresh folder, and return when the server answers."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        if not open_to_jobs(self.folder):  # a checkout in root's own home, say
+        if not open_to_jobs(self.folder):  # for example in root's own home
             self._work = Path(tempfile.mkdtemp(prefix="leasehold-demo-"))
             self._work.chmod(0o755)
         self._log = (self.folder / "up.log").open("w")
@@ -95,7 +97,7 @@ class Stage:
         self.say(words, DIM)
 
     def runs(self, *arguments: str) -> None:
-        """Run one `kubectl runs` command and show it with its answer."""
+        """Run one `kubectl runs` command, and show the command and its output."""
         self.show([*RUNS, *arguments], [BIN / "kubectl-runs", *arguments])
 
     def leasehold(self, *arguments: str, shown: tuple[str, ...] = ()) -> None:
@@ -111,7 +113,7 @@ class Stage:
             raise Gone(f"{' '.join(typed)} ended with {done.returncode}")
 
     def printed(self, *arguments: str) -> str:
-        """What a command of `leasehold` prints, for the stage's own use."""
+        """Run a `leasehold` command and return its output without showing it."""
         command = [BIN / "leasehold", *arguments]
         done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -119,7 +121,8 @@ class Stage:
         return done.stdout.strip()
 
     def ask(self, *arguments: str) -> object:
-        """The same as JSON, for the stage's own use."""
+        """Run a `kubectl runs` command and return its answer, decoded from JSON, without showing
+        it."""
         command = [BIN / "kubectl-runs", *arguments, "-o", "json"]
         done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
         return json.loads(done.stdout) if done.returncode == 0 else None
@@ -134,7 +137,8 @@ class Stage:
         return "", 0
 
     def drawn(self, *runs: str) -> tuple[str, str]:
-        """The one of these that a lottery has hit, and the name of its Resolution."""
+        """Return the first of these runs that was drawn in a lottery, and the name of the
+        Resolution."""
         for run in runs:
             answer = self.ask("explain", run)
             for cut in answer.get("cuts", []) if isinstance(answer, dict) else []:
@@ -143,7 +147,7 @@ class Stage:
         raise Gone(f"none of {', '.join(runs)} was drawn")
 
     def lines(self, run: str) -> int:
-        """How many lines its pods have printed."""
+        """Return how many lines the run's pods have printed."""
         command = [BIN / "kubectl-runs", "logs", run]
         done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
         return len(done.stdout.splitlines())

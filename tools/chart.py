@@ -1,5 +1,6 @@
-"""Makes `charts/leasehold` from what `leasehold install` applies, and the monitoring files beside
-the operator's guide; `--check` says what is stale instead."""
+"""Makes `charts/leasehold` from the objects that `leasehold install` applies, and the monitoring
+files in the operator's guide. With `--check`, prints which files are stale and writes nothing.
+"""
 
 import argparse
 import hashlib
@@ -19,7 +20,7 @@ from leasehold.core.names import Wire
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "leasehold"
 GUIDE = ROOT / "docs" / "operator-guide"
-# What a chart's values stand for, in the documents that it is made of.
+# Placeholders in the documents; in the chart, values replace them.
 IMAGE, CONFIG, REPLICAS = "CHART-IMAGE", "CHART-CONFIG", 987_654
 KEEP = {"helm.sh/resource-policy": "keep"}  # definitions, and with them the ledger
 MUTATING = "MutatingAdmissionPolicy"
@@ -111,7 +112,8 @@ def _named(document: Wire) -> tuple[str, str, str]:
 
 
 def _optional(without: str, text: str) -> str:
-    """Lines that are there with pages only are under that condition."""
+    """Return `text` with a condition of helm's around the lines that `without` lacks: helm writes
+    these only if the value `pages` is true."""
     common = iter([*without.splitlines(), ""])
     wanted = next(common)
     lines: list[str] = []
@@ -128,7 +130,8 @@ def _optional(without: str, text: str) -> str:
 
 
 def _file(document: Wire) -> str:
-    """In which template it stands; helm makes the namespace itself."""
+    """Return the template file that contains the document; "" for the namespace, which helm creates
+    itself."""
     kind, metadata = str(document["kind"]), document["metadata"]
     assert isinstance(metadata, dict)
     match kind:
@@ -175,7 +178,8 @@ def _digest() -> str:
 
 
 def _escaped(text: str) -> str:
-    """What looks like a template of helm's and is none."""
+    """Escape double braces that are part of the text, so that helm does not take them for a
+    template."""
     marks = {"{{": '{{ "{{" }}', "}}": '{{ "}}" }}'}
     out, at = [], 0
     while at < len(text):

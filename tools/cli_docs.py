@@ -1,8 +1,8 @@
 """Writes docs/cli.md from the commands themselves: `python tools/cli_docs.py [--check]`.
 
-`make docs` and a test call it with --check, which writes nothing and fails when the file is not
-what the commands say. The text depends on the commands alone: not on the terminal, the user or the
-machine.
+`make docs` and a test call it with --check. It then writes nothing, and fails if the file differs
+from the help of the commands. The text depends on the commands alone: not on the terminal, the user
+or the machine.
 """
 
 import sys
@@ -36,7 +36,7 @@ Every command of `kubectl runs`, and `leasehold fence` and `leasehold drain`, ha
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the text of docs/cli.md."""
     parts = [_BEGINNING]
     parts += _commands(leasehold, "leasehold", skip=("runs",))
     parts.append(_COMMON_SAYS)
@@ -48,7 +48,8 @@ def page() -> str:
 
 
 def _commands(group: click.Group, path: str, *, skip: tuple[str, ...]) -> Iterator[str]:
-    """A section for every command that does something, in order of its name."""
+    """Yield a section for every command of the group, in order of its name. A command that only
+    contains other commands has no section."""
     context = click.Context(group, info_name=path)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -89,7 +90,8 @@ def _is_common(option: click.Option) -> bool:
 
 
 def _has_all_common(command: click.Command) -> bool:
-    """Some commands have an option of such a name that is their own."""
+    """Return whether the command has all the common options. A command without some of them may
+    have an option of its own under such a name, and that option must be listed."""
     return {name for option in _options(command) for name in option.opts} >= COMMON
 
 

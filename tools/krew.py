@@ -1,5 +1,6 @@
-"""Packs `kubectl runs` for krew, kubectl's plugin manager: an archive for one platform, and the
-manifest that names it by its digest. Everything in it comes from the hashed requirement file."""
+"""Packs `kubectl runs` for krew, kubectl's plugin manager: an archive for one platform, and a
+manifest with the archive's digest. Dependencies come from the requirement file with hashes.
+"""
 
 import argparse
 import hashlib
@@ -70,11 +71,12 @@ def pack(archive: Path) -> None:
 
 
 def requirements() -> str:
-    """Of the lock file the entries that are needed, with their hashes."""
+    """Return the entries of the lock file for the packages that the plugin needs, with their
+    hashes."""
     text = (ROOT / "requirements.txt").read_text("utf-8")
     entries = re.findall(r"^[a-z0-9].*\n(?: +--hash=.*\n)+", text, re.MULTILINE)
     found = {re.split(r"[=\s;]", entry)[0]: entry for entry in entries}
-    # The last hash of an entry has no backslash, so each stands for itself.
+    # The last hash of an entry has no backslash, so entries can be joined.
     return "".join(found[name] for name in NEEDED)
 
 

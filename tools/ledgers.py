@@ -1,13 +1,13 @@
-"""Says whether a change of the program changed any story's ledger, to the byte.
+"""Compares the ledgers of every scenario before and after a change of the program, byte for byte.
 
-    python tools/ledgers.py against main                    this tree and a commit
-    python tools/ledgers.py export build/ledgers/before     every ledger of this tree, to keep
+    python tools/ledgers.py against main                    compare this tree with a commit
+    python tools/ledgers.py export build/ledgers/before     write every ledger of this tree
     python tools/ledgers.py compare build/ledgers/before build/ledgers/after
 
 Every scenario file is played as written and under the faults of the first seeds, on virtual time.
-`--stories FOLDER` adds files, `--seeds N` asks for more, `--source` plays with another `src`.
-Exit status: 0 equal, 1 some story differs (each is named), 2 the command was not understood or
-nothing could be played. What stories are about is not judged here.
+`--stories FOLDER` adds files, `--seeds N` plays more seeds, `--source` plays with another `src`.
+Exit status: 0 all ledgers are equal, 1 some differ (each scenario is named), 2 the command is wrong
+or nothing could be played. The expectations of a scenario are not checked here.
 """
 
 import argparse
@@ -26,7 +26,7 @@ STORIES = ROOT / "tests" / "scenarios"
 SEEDS = 3
 EQUAL, DIFFERENT, UNCLEAR = 0, 1, 2
 
-# In a process of its own: a tree is chosen by PYTHONPATH, before anything is imported.
+# Runs in a process of its own, because PYTHONPATH must name the tree before anything is imported.
 _PLAYER = """\
 import sys
 from pathlib import Path
@@ -46,12 +46,13 @@ for file in files:
 
 
 def export(out: Path, files: list[Path], *, seeds: int, source: Path, jobs: int) -> None:
-    """ledger.jsonl, objects.jsonl and outcome.txt in `out`/STORY/told and `out`/STORY/seed-N."""
+    """Play the files. Write ledger.jsonl, objects.jsonl and outcome.txt of each into
+    `out`/NAME/told (as written) and `out`/NAME/seed-N (under faults)."""
     shares = [files[first::jobs] for first in range(jobs)]
     with ThreadPoolExecutor(jobs) as pool:
         statuses = list(pool.map(lambda share: _play(out, share, seeds, source), shares))
     if any(statuses):
-        raise SystemExit(UNCLEAR)  # the player has said why
+        raise SystemExit(UNCLEAR)  # the player has printed the reason
 
 
 def _play(out: Path, files: list[Path], seeds: int, source: Path) -> int:
@@ -61,7 +62,7 @@ def _play(out: Path, files: list[Path], seeds: int, source: Path) -> int:
 
 
 def compare(before: Path, after: Path, *, objects: bool) -> int:
-    """Prints each story that differs, and where its ledger begins to."""
+    """Print each scenario whose ledger or outcome differs, with the first line that differs."""
     names = ("ledger.jsonl", "outcome.txt", *(("objects.jsonl",) if objects else ()))
     played = [_played(top) for top in (before, after)]
     if not all(played):
@@ -97,7 +98,7 @@ def _differences(before: Path, after: Path, file: Path) -> Iterator[str]:
 
 @contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """The commit's tree, for as long as it is needed."""
+    """Yield a folder with the commit's tree, and remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="leasehold-ledgers-") as folder:
         tree = Path(folder) / "tree"
         _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
@@ -109,11 +110,12 @@ def checkout(commit: str) -> Iterator[Path]:
 
 def _git(*arguments: str) -> None:
     if subprocess.run(["git", "-C", str(ROOT), *arguments], check=False).returncode:
-        raise SystemExit(UNCLEAR)  # git has said why
+        raise SystemExit(UNCLEAR)  # git has printed the reason
 
 
 def story_files(folders: list[Path]) -> list[Path]:
-    """By name, since a story is known by its name."""
+    """Return all scenario files in the order of their names, by which stories are known. Two files
+    may not have the same name."""
     by_name: dict[str, Path] = {}
     for folder in (STORIES, *folders):
         found = sorted(folder.rglob("*.yaml"))

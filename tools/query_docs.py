@@ -1,8 +1,8 @@
 """Writes docs/query-api.md from the questions themselves: `python tools/query_docs.py [--check]`.
 
-`make docs` and a test call it with --check, which writes nothing and fails when the file is not
-what is answered. The examples are answers about a story on virtual time, so that they are the same
-whenever and wherever they are made; of each list the first row is shown.
+`make docs` and a test call it with --check. It then writes nothing, and fails if the file is not
+what the questions give now. The examples are answers about a scenario on virtual time, so they are
+the same at any time and on any machine. Of each list, only the first row is shown.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ The examples show only the first row of each list.
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the text of docs/query-api.md."""
     played = Played(STORY)
     questions = played.questions()
     parts = [_BEGINNING]
@@ -81,7 +81,8 @@ def page() -> str:
 
 
 def _first(value: object) -> object:
-    """Lists of objects cut after the first; lists of words are short."""
+    """Return the value with each list of objects cut after its first object. Lists of words are
+    short, and are kept."""
     if isinstance(value, dict):
         return {key: _first(each) for key, each in value.items()}
     if isinstance(value, list):

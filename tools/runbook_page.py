@@ -1,8 +1,10 @@
-"""Writes the runbook of the dashboard from the operator's guide: `python tools/runbook_page.py
-[--check]`.
+"""Writes the runbook of the dashboard from the operator's guide.
 
-The pages are served where the documentation is not, and an operator with an alert has no time to
-search. `make docs` and a test call it with --check, which writes nothing and fails if it is stale.
+    python tools/runbook_page.py [--check]
+
+The dashboard has its own copy because an operator with an alert has no time to search, and may not
+be able to reach the documentation. `make docs` and a test call it with --check. It then writes
+nothing, and fails if the page is stale.
 """
 
 import re
@@ -33,11 +35,12 @@ def made() -> str:
 
 
 def _stay_here(token: Token, siblings: list[Token]) -> None:
-    """What leads out of the runbook leads nowhere from a page."""
+    """Turn a link that leads out of the runbook into plain text: its target does not exist in the
+    dashboard."""
     if token.type == "link_open" and not str(token.attrGet("href")).startswith("#"):
         token.tag = "span"
         token.attrs = {}
-        # Not `index`: two such links of a paragraph are equal once the first is changed.
+        # Not `index`: a changed link is equal to another changed link of the same paragraph.
         at = next(place for place, each in enumerate(siblings) if each is token)
         close = next(each for each in siblings[at:] if each.type == "link_close")
         close.tag = "span"

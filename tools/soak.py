@@ -1,9 +1,9 @@
-"""Simulates ever new seeds for as long as it is told: `python tools/soak.py --hours 8 --workers 2`.
+"""Simulates new seeds for a given time: `python tools/soak.py --hours 8 --workers 2`.
 
-`make soak` calls it. Seeds go on where the last soak of this folder stopped; plans that failed are
-left in build/faults, each to be played again with `leasehold sim --plan`. It ends when its time is
-over, or when it is told to (SIGTERM, Ctrl-C), with all that it started. Exit status 1 if a seed
-failed.
+`make soak` calls it. It begins with the seed after the last one that a soak has played in this
+folder. The plan of each seed that failed is left in build/faults, and `leasehold sim --plan` plays
+it again. When its time is over, or on SIGTERM or Ctrl-C, the soak ends with all the processes that
+it has started. Exit status 1 if a seed failed.
 """
 
 import argparse
@@ -41,13 +41,14 @@ class Soak:
         self._end_round()
 
     def _has_played(self, first: int, last: int) -> bool:
-        """False when it was cut off."""
+        """Play the seeds from `first` to `last`; return False if the time was over, or the soak was
+        stopped, before all were played."""
         self._round = subprocess.Popen(
             [sys.executable, "-c", "from leasehold.cli.main import main; main()", "sim",
              "--seeds", f"{first}..{last}", "--workers", str(self._workers), "--keep", str(BUILD)],
             start_new_session=True,  # so that its workers end with it
         )  # fmt: skip
-        if self._is_told_to_stop:  # just before there was anything to end
+        if self._is_told_to_stop:  # stopped just before the process was started
             self._end_round()
         try:
             return self._round.wait(max(0.0, self._until - time.monotonic())) >= 0
@@ -62,7 +63,7 @@ class Soak:
 
 
 def left_behind() -> dict[Path, int]:
-    """The plans of seeds that failed, and when each was written."""
+    """Return the plans of seeds that failed, each with the time at which it was written."""
     return {file: file.stat().st_mtime_ns for file in sorted(BUILD.glob("[0-9]*.json"))}
 
 

@@ -1,7 +1,7 @@
 """The runtime ports on asyncio, for production.
 
 The composition root calls `run`; everything else sees only `ports.runtime`. A task that raises ends
-the program, as in the simulation, so nothing runs on beside a silently dead task.
+the program, as in the simulation, so that nothing continues beside a task that died unnoticed.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class AsyncioTask:
 
 
 class AsyncioTasks:
-    """Holds references to spawned tasks and records the first failure."""
+    """Keeps references to the running tasks, and records the first failure of one."""
 
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[object], None] = {}  # in order of start
@@ -89,8 +89,8 @@ class AsyncioTasks:
         return AsyncioSignal()
 
     async def supervise(self, main: Coroutine[object, object, T]) -> T:
-        """Return the result of `main`, or raise the first exception of `main` or any task. At the
-        end all tasks are cancelled, newest first, and awaited."""
+        """Return the result of `main`, or raise the first exception of `main` or of any task. At
+        the end, cancel all tasks, newest first, and wait until they have ended."""
         leader: asyncio.Task[T] = asyncio.get_running_loop().create_task(_as_any(main), name="main")
         self._failure.add_done_callback(lambda _: leader.cancel())
         try:
@@ -130,7 +130,7 @@ def run(main: Callable[[AsyncioClock, AsyncioTasks], Coroutine[object, object, T
 
 
 async def _as_any(coroutine: Coroutine[object, object, T]) -> T:
-    """Adapt the type: asyncio expects a coroutine with send type Any."""
+    """Return the coroutine under the type that asyncio expects, whose send type is Any."""
     return await coroutine
 
 

@@ -1,13 +1,13 @@
 """The archive in a bucket: a local folder that is kept in sync with it.
 
 Readers and writers of the archive (`shell.archive`) use the folder. `sync` copies missing files in
-both directions; a segment counts as archived once a sync after its write has finished. Files never
-change, an index is written after the files it names, and nothing in the bucket is ever replaced or
-removed.
+both directions; a segment counts as archived once a sync that began after its write has finished.
+Files never change, an index is written after the files it names, and nothing in the bucket is ever
+replaced or removed.
 
 Two writers, one of them a deposed leader, may leave overlapping segments. Both contain only
-committed batches. The sequence of segments that reaches farthest counts. The folder is a copy:
-files that do not fit the bucket are removed from it.
+committed batches. The sequence of segments that reaches farthest counts. The bucket decides, and
+the folder is a copy: a file of the folder that contradicts the bucket is removed from the folder.
 
 Needs `obstore`, which `leasehold[bucket]` installs.
 """
@@ -34,7 +34,7 @@ Span = tuple[int, int]  # first and last batch of a segment
 
 
 class BucketTrouble(OSError):  # noqa: N818 - named for the condition
-    """An error from the bucket, with its URL; nothing was lost."""
+    """An error of the bucket; the message contains the bucket's URL. No data was lost."""
 
 
 def is_bucket(named: str) -> bool:
@@ -42,7 +42,8 @@ def is_bucket(named: str) -> bool:
 
 
 class Bucket:
-    """An archive folder synced with a bucket. `trouble` is "" while the folder has all of it."""
+    """An archive folder synced with a bucket. `trouble` is "" if the last sync succeeded, otherwise
+    the reason why the folder may lack files."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -78,7 +79,8 @@ class Bucket:
             await self._pull(span)
 
     async def _push(self, chain: list[Span]) -> list[Span]:
-        """Upload segments of the folder that continue the bucket's chain; return them."""
+        """Upload the folder's segments that follow the last one of `chain`, the bucket's sequence
+        of segments. Return the segments that were uploaded."""
         import obstore
 
         end = chain[-1][1] if chain else 0
@@ -117,8 +119,9 @@ class Bucket:
 
 
 def longest(spans: Iterable[Span], start: int = 1) -> list[Span]:
-    """Return the sequence of segments from `start` on, each following the one before, that reaches
-    farthest. Of two equal ones, take the one with fewer segments."""
+    """Return the sequence of segments that begins at batch `start` and reaches farthest. Each
+    segment follows the one before. Of two sequences that reach equally far, return the one with
+    fewer segments."""
     by_first: dict[int, list[Span]] = {}
     for span in spans:
         by_first.setdefault(span[0], []).append(span)

@@ -1,9 +1,9 @@
 """Contains a failure to one object: reports it once, counts it, and retries with growing pauses.
 
-Used by agent and loop; the composition root provides it. Most of what they read was written by
-leasehold itself, but a record may be damaged or leasehold may have a defect. The object concerned
-waits, fails or is quarantined; everything else continues. What happens to the object is decided
-elsewhere.
+Used by agent and loop; the composition root provides it. Most of what agent and loop read was
+written by leasehold itself. But a record may be damaged, or leasehold may have a defect. The object
+concerned then waits, fails or is quarantined, and everything else continues. The caller decides
+what happens to the object.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ WORDS_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The object that failed; for a task of ours only kind and name."""
+    """What failed: an object, or one of our own tasks, which has only kind and name."""
 
     kind: str
     name: str
@@ -37,7 +37,8 @@ Tell = Callable[[About, str, Exception], None]
 
 
 class Containment:
-    """Counts failures by object. `tell(about, why, error)` is called for each new failure."""
+    """Counts the failures of each object. Calls `tell(about, why, error)` when an object fails for
+    a new reason."""
 
     def __init__(self, tell: Tell = lambda _about, _why, _error: None) -> None:
         self._tell = tell
@@ -45,7 +46,7 @@ class Containment:
         self._told: dict[About, str] = {}
 
     def failed(self, about: About, error: Exception) -> int:
-        """Note a failure and return the back-off in ms."""
+        """Count a failure of the object and return how long to wait before a retry, in ms."""
         why = reason_of(error)
         if self._told.get(about) != why:
             self._told[about] = why
@@ -55,7 +56,8 @@ class Containment:
         return min(PAUSE_MS << min(count, 10), PAUSE_MS_MAX)
 
     def went_well(self, about: About) -> None:
-        """Reset the object: its next failure is reported again."""
+        """Forget the object's failures: its next failure is reported, even if the reason is an old
+        one."""
         self._failures.pop(about, None)
         self._told.pop(about, None)
 
@@ -71,7 +73,7 @@ def reason_of(error: Exception) -> str:
 async def kept_up(
     name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, containment: Containment
 ) -> None:
-    """Run endless work; restart it after each failure."""
+    """Run work that should never end; restart it after each exception."""
     while True:
         try:
             await work()

@@ -1,8 +1,8 @@
-"""Disk work: done inline while the disk is quick, otherwise in a thread.
+"""Runs disk work directly while the disk is quick, and in a thread while it is slow.
 
-Used by the node agent for new files and by the store for commits. Handing work to a thread takes
-longer than a write to an idle file system, but a file system that is busy syncing must not block
-the event loop.
+Used by the node agent for new files and by the store for commits. On an idle disk, a hand-over to a
+thread takes longer than the write itself. But while the file system is busy syncing, a write must
+not block the event loop.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ QUICK_S = 0.001
 
 
 class DiskPace:
-    """Remembers whether the last piece of work was quick."""
+    """Runs disk work, and remembers whether the last piece of work was quick."""
 
     def __init__(self, *, is_quick: bool = True) -> None:
         self.is_quick = is_quick

@@ -1,8 +1,8 @@
 """An exclusive or shared lock on an open file.
 
 Used for the store's file and the agent's folder. The kernel drops such a lock when the last process
-closes the file. That may be a child that a killed holder was just creating, and which closes the
-file a moment later. Therefore a lock that is taken is retried for a while.
+closes the file. When a holder is killed while it starts a child process, the child may have the
+file open for a moment longer. Therefore a lock that is taken is tried again for a while.
 """
 
 import fcntl
@@ -13,13 +13,14 @@ PAUSE_S = 0.02
 
 
 def take(file: int, *, tries: int = TRIES) -> bool:
-    """Lock exclusively; return False if the lock is still taken after all tries."""
+    """Lock the file exclusively; return False if another process still holds a lock after all
+    tries."""
     return _locked(file, fcntl.LOCK_EX, tries)
 
 
 def share(file: int, *, tries: int = TRIES) -> bool:
-    """Share the lock, also to downgrade an exclusive one. Return False if another process still
-    holds it exclusively after all tries."""
+    """Take a shared lock, or turn our exclusive lock into a shared one. Return False if another
+    process still holds the file exclusively after all tries."""
     return _locked(file, fcntl.LOCK_SH, tries)
 
 

@@ -1,8 +1,8 @@
 """Follows all objects of one kind: a listing, then every change, for ever.
 
 Used by the loop, the agent, contenders for the tenure and simulated nodes, over the Store port.
-When a watch breaks, it restarts from a fresh listing, which is passed on as such: anything may have
-changed in between, and only the caller knows what it had seen.
+When a watch breaks, the follower lists all objects again and passes the whole listing on. Anything
+may have changed in between, and only the caller knows which objects it had seen.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,11 @@ async def follow(
     since: int | None = None,
     pause: Millis = FIRST_MS,
 ) -> None:
-    """Follow a kind; never return. `since` is the version of a listing that the caller has already.
-    `pause` follows errors other than the end of a watch. Exceptions of `listed` and `changed`
-    propagate."""
+    """Follow the objects of a kind; never return.
+
+    Call `listed` with each listing, and `changed` with each change after it. `since` is the version
+    of a listing that the caller has already, so that the first one is skipped. `pause` is the wait
+    after an error other than an expired watch. Exceptions of `listed` and `changed` propagate."""
     version = since
     while True:
         if version is None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write atomically, with mode 0600 from the start; create missing folders with 0700."""
+    """Replace the file atomically. It has mode 0600 from its creation on; missing folders are
+    created with mode 0700."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # created with 0600
     scratch = Path(name)

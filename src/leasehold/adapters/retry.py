@@ -1,4 +1,4 @@
-"""Repeats store calls that failed temporarily or have an unknown outcome."""
+"""Repeats store calls that failed temporarily or whose outcome is unknown."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -12,7 +12,8 @@ MOST_MS = 5_000
 
 
 async def until_answered(clock: Clock, call: Callable[[], Awaitable[T]]) -> T:
-    """Repeat an idempotent call with back-off until the store gives any definite answer."""
+    """Repeat the call, with growing pauses, until the store gives a definite answer, which may be
+    another error. The call must be idempotent."""
     pause = FIRST_MS
     while True:
         try:

@@ -1,6 +1,7 @@
-"""A file or folder that cannot be used, with a reason and a remedy.
+"""The error that a file or folder cannot be used, with a reason and a remedy.
 
-Base class of errors when opening a store, an archive or a data folder; commands print it unchanged.
+Base class of the errors when a store, an archive or a data folder is opened; commands print it
+unchanged.
 """
 
 from pathlib import Path

@@ -272,10 +272,10 @@ def _greeting(settings: UpSettings, embedded: Embedded, *, end_jobs: bool) -> li
     nodes = settings.nodes
     gpus = sum(node.gpus for node in nodes)
     is_virtual = not any(node.devices for node in nodes)
-    flavors = ", ".join(sorted({node.flavor for node in nodes}))
+    flavors = sorted({node.flavor for node in nodes})
     slots = plural(gpus, "virtual slot" if is_virtual else "GPU")
     if flavors:
-        slots += f" ({flavors})"
+        slots += f" ({'flavor' if len(flavors) == 1 else 'flavors'} {', '.join(flavors)})"
     return [
         f"leasehold is up at {embedded.reception.url} with {slots} on "
         f"{plural(len(nodes), 'node')}, pid {os.getpid()}",

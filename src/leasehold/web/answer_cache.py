@@ -1,7 +1,7 @@
 """A short-lived cache of answers: many pages in many windows ask the same questions.
 
-An answer is valid while nothing happens, and only for a moment, because it contains times. It is
-reused only for the same visitor.
+An answer is valid until something happens, and at most for a moment, because it contains durations
+up to now. It is reused only for the same visitor.
 """
 
 import time

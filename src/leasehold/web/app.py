@@ -1,7 +1,7 @@
-"""The pages as an ASGI application below `/ui`, and a router that puts the REST facade beside it.
+"""The pages as an ASGI application below `/ui`, and a router that puts them beside the REST server.
 
-The headers of every response forbid external resources, inline scripts and framing. Names from
-users are always escaped text.
+The headers of every response forbid external resources, inline scripts and framing. Text from
+users, such as a name, is always escaped.
 """
 
 import time
@@ -167,7 +167,8 @@ class Pages:
         return HTMLResponse(text, refused.status)
 
     def _new_code(self, request: Request, door: LinkAuthentication) -> Response:
-        """Return a code that signs a browser in with the rights of the caller's bearer token."""
+        """Return a one-time code. It signs a browser in with the rights of the bearer token in the
+        request."""
         if request.method != "POST":
             raise NotShown(405, "a sign-in code needs a POST request with a bearer token")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -226,7 +227,8 @@ class Pages:
 
 
 def _place(request: Request) -> tuple[Show, dict[str, str]]:
-    """Return the page's function, and the names in its path."""
+    """Return the function that makes the page at this path, and the names that the path
+    contains."""
     # Split before decoding, so that an encoded slash stays inside its part.
     raw = request.scope.get("raw_path") or request.url.path.encode()
     try:
@@ -267,8 +269,8 @@ def _matched(wanted: tuple[str, ...], parts: tuple[str, ...]) -> dict[str, str] 
 
 
 class PagesAndFacade:
-    """One port for both: pages below `/ui`, the facade everywhere else. A browser without a path is
-    redirected to the pages."""
+    """Serves both on one port: pages below `/ui`, the REST server everywhere else. A browser that
+    asks for `/` is redirected to the pages."""
 
     def __init__(self, pages: ASGIApp, facade: LiveApp, end: Callable[[], None]) -> None:
         self._pages = pages

@@ -1,6 +1,7 @@
-"""Authentication of visitors: by a printed one-time link, or by a proxy in front.
+"""Authentication of visitors: by a printed one-time link, or by a proxy in front of the server.
 
-A door identifies visitors; their permissions are checked where questions are answered.
+This module only identifies visitors. What a visitor may see is checked where questions are
+answered.
 """
 
 import hashlib
@@ -18,10 +19,12 @@ GROUPS_MAX = 256
 
 
 class LinkAuthentication:
-    """Exchanges a one-time code for a session cookie with the rights of its token, and its
-    lifetime.
+    """Exchanges a one-time code for a session cookie. A session has the rights of the token for
+    which the code was made, and ends when that token expires.
+
     `visitor_of`: returns the visitor of a token's SHA-256 while the token is valid. `digest_of`:
-    returns the SHA-256 of a valid bearer token. `key`: signs sessions and survives restarts."""
+    returns the SHA-256 of a valid bearer token. `key`: signs the cookies; it must survive a
+    restart."""
 
     def __init__(
         self,
@@ -46,9 +49,11 @@ class LinkAuthentication:
 
 
 class ProxyAuthentication:
-    """Trusts a proxy that signs people in and names them in a header. A client that bypasses the
-    proxy could send any name, so the server accepts only connections with the proxy's certificate.
-    `named` makes a visitor from user and groups; without `groups_header` there are no groups."""
+    """Trusts a proxy that signs people in and names them in a header.
+
+    A client that bypassed the proxy could send any name. So the server accepts only connections
+    with the proxy's certificate. `named` returns the visitor for a user and groups. Without
+    `groups_header` a visitor has no groups."""
 
     def __init__(
         self,
@@ -88,5 +93,5 @@ class ProxyAuthentication:
 
 
 def _groups(values: list[str]) -> tuple[str, ...]:
-    """Return the groups from repeated or comma-separated headers."""
+    """Return the groups in the header's values; a value may list several, separated by commas."""
     return tuple(each.strip() for value in values for each in value.split(",") if each.strip())

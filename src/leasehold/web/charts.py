@@ -1,7 +1,7 @@
 """Geometry of the drawings: bars, lanes and flows in SVG units.
 
-Numbers come from answers and are only converted to positions. Strips are 1000 units wide and
-stretched by the page, so they contain no text.
+Numbers come from answers; this module only converts them to positions. Strips are 1000 units wide
+and stretched by the page, so they contain no text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,8 @@ class Lanes:
 
 
 def stacked(parts: Iterable[tuple[str, int, str]], whole: int = 0) -> list[Bar]:
-    """Return bars for (classes, count, title) in a row, in proportion to their sum or `whole`."""
+    """Return the bars of (classes, count, title) parts, side by side. Their widths are proportional
+    to their counts, and `whole`, or else the sum of the counts, is the full width."""
     shown = [each for each in parts if each[1]]
     total = whole or sum(count for _, count, _ in shown) or 1
     bars, x = [], 0.0
@@ -72,7 +73,7 @@ class Axis:
         return Bar(min(x, WIDE - width), width, look, title, href)
 
     def ticks(self) -> list[str]:
-        """Return labels, with the date only if the axis spans several days."""
+        """Return the axis' labels; they have the date if the axis spans several days."""
         step = (self.end - self.start) / _TICKS
         found = [formats.instant(round(self.start + step * place)) for place in range(_TICKS + 1)]
         if len({each[:10] for each in found}) == 1:
@@ -81,7 +82,8 @@ class Axis:
 
 
 def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> Lanes:
-    """Return one lane per rank of a run: which payer paid where, from when to when."""
+    """Return one lane for each rank of a run. A lane shows which payer paid where, from when to
+    when."""
     if not leases:
         return Lanes((), ())
     starts = [formats.millis(each.start) or now for each in leases]
@@ -115,7 +117,8 @@ class Width:
 
 
 def width_over_time(found: WidthsAnswer) -> Width | None:
-    """Return the areas, as wide as the lanes below, which show the same leases."""
+    """Return a run's width over time as areas. They span the same time as the lanes of
+    `lease_lanes`, so that both can be shown one above the other."""
     points = [(formats.millis(each.at) or 0, each) for each in found.items]
     if not points:
         return None
@@ -206,7 +209,7 @@ def loans(usage: Iterable[EnvelopeUsage], palette: Palette) -> Flow | None:
 
 @dataclass(frozen=True, slots=True)
 class Burn:
-    """An envelope's GPU-hours from the opening of its window to its end."""
+    """How an envelope's GPU-hours are spent, from the opening of its window to the window's end."""
 
     spent: str  # points of a polyline
     ahead: str
@@ -216,7 +219,9 @@ class Burn:
 
 
 def burn(row: EnvelopeBalance, course: BurnRow | None, now: Millis) -> Burn | None:
-    """Return the spending so far and its projection; None without a limit and a window."""
+    """Return the chart of an envelope's GPU-hours: the hours spent so far, and when the limit will
+    be reached if that is before the window ends. Return None if the envelope has no limit of
+    GPU-hours, or its window has no end."""
     opens, until, pays = map(formats.millis, (row.opens, row.until, row.pays_until))
     if row.limit is None or row.left is None or until is None or not row.limit.gpu_ms:
         return None

@@ -12,7 +12,7 @@ from leasehold.web.sheet import Sheet
 
 
 class Visitor(Protocol):
-    """The visitor of a page; its permissions are checked where questions are answered."""
+    """The visitor of a page. What it may see is checked where questions are answered."""
 
     @property
     def user(self) -> str: ...
@@ -27,7 +27,7 @@ class Reply(Protocol):
 
 
 class NotShown(Exception):  # noqa: N818 - named for the condition
-    """Why a page is not shown, as a message with the HTTP status."""
+    """Ends a request for a page with an HTTP status and a message that gives the reason."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,8 @@ class BatchLine:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Batches in order; `before` is the digest that the first one follows."""
+    """Some batches of the chain, in order. `before` is the digest that the first of them
+    follows."""
 
     before: str
     lines: Sequence[BatchLine]
@@ -56,10 +57,11 @@ Ask = Callable[[Visitor, str, Mapping[str, str]], Awaitable[Reply]]
 
 
 class Authentication(Protocol):
-    """Authenticates visitors; see `doors`."""
+    """Authenticates visitors; implemented in `authentication`."""
 
     def visitor(self, request: Request) -> tuple[str, Visitor]:
-        """Return the visitor and a key that identifies it; raise `NotShown`."""
+        """Return the visitor, and a key by which `is_welcome` recognises the visitor later. Raise
+        `NotShown` if the request has no valid identity."""
         ...
 
     def is_welcome(self, whose: str) -> bool:
@@ -70,9 +72,10 @@ class Authentication(Protocol):
 @dataclass(frozen=True, slots=True)
 class PageDependencies:
     """What the pages need.
-    `ask` answers (visitor, question, parameters) or raises `NotShown`. `chain` returns batches
-    after a number, up to a maximum. `logs` returns the end of a pod's output. `parquet` writes a
-    sheet, if supported."""
+
+    `ask` answers (visitor, question, parameters), or raises `NotShown`. `chain` returns the batches
+    after a given number, up to a maximum. `logs` returns the end of a pod's output. `parquet`
+    encodes a sheet; None if this is not supported here."""
 
     ask: Ask
     chain: Callable[[Visitor, int, int], Awaitable[Chain]]

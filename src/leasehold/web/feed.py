@@ -1,6 +1,8 @@
-"""The fleet as data for the canvas: complete, or only the changes since the page's last version.
+"""The fleet as data for the canvas: complete, or only what changed since the version that a page
+has.
 
-A holder keeps its number while any page may know it, so an unchanged slot has an unchanged number.
+Holders of GPUs are sent as numbers. A holder keeps its number as long as any page may know it. So a
+slot whose holder is the same has the same number.
 """
 
 from collections import OrderedDict
@@ -29,7 +31,7 @@ class _State:
 
 @dataclass(slots=True)
 class _Seen:
-    """What one visitor was sent."""
+    """What the pages of one visitor were sent recently."""
 
     numbers: dict[HolderRow, int] = field(default_factory=dict)
     states: OrderedDict[str, _State] = field(default_factory=OrderedDict)
@@ -62,8 +64,8 @@ class FleetFeed:
         self._visitors: OrderedDict[str, _Seen] = OrderedDict()
 
     async def data(self, look: PageView, whose: str) -> bytes:
-        """Return the fleet as JSON. `whose` identifies the visitor; the filter `since` is the
-        version that the page has."""
+        """Return the fleet as JSON. `whose` is the visitor's key. The filter `since` is the version
+        that the page has."""
         if look.filter("at"):
             return await self._past(look, whose)
         version, since = look.house.news.name, look.filter("since")
@@ -100,8 +102,8 @@ class FleetFeed:
 def _encoded(
     seen: _Seen, version: str, palette: Palette, state: _State, before: _State | None
 ) -> bytes:
-    """Encode the holders that the page does not know, and changed nodes. Without a comparable
-    earlier version, encode all of both."""
+    """Encode the holders that the page does not know, and the nodes that have changed. If the
+    page's version cannot be compared with this one, encode all holders and nodes."""
     rows = state.rows
     if before is not None and [row[:3] for row in before.rows] != [row[:3] for row in rows]:
         before = None

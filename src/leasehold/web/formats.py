@@ -10,7 +10,7 @@ _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
 
 
 def millis(text: str | None) -> Millis | None:
-    """Convert an answer's instant to milliseconds."""
+    """Convert an instant of an answer to milliseconds."""
     if text is None:
         return None
     found = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
@@ -18,13 +18,13 @@ def millis(text: str | None) -> Millis | None:
 
 
 def instant(at: Millis) -> str:
-    """Return RFC 3339, as the query API accepts it."""
+    """Return the instant in the RFC 3339 form that the query API accepts."""
     found = datetime.fromtimestamp(at / 1000, UTC)
     return f"{found:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
 
 
 def clock(text: str | None) -> str:
-    """Return the time of day, for recent instants."""
+    """Return the time of day of an instant that is recent enough to be shown without its date."""
     return "–" if text is None else text[11:19]
 
 
@@ -33,7 +33,7 @@ def date_and_clock(text: str | None) -> str:
 
 
 def span(length: Millis) -> str:
-    """Return the two largest parts: `2d 4h`, `14m 59s`, `0s`."""
+    """Return a duration in its two largest units: `2d 4h`, `14m 59s`, `0s`."""
     left = max(0, length)
     parts: list[str] = []
     for size, letter in _SPANS:
@@ -47,7 +47,8 @@ def span(length: Millis) -> str:
 
 
 def short(name: str) -> str:
-    """Return the last part of an owner, envelope or domain; the full name is in the tooltip."""
+    """Return the last part of the name of an owner, envelope or domain. The page shows the full
+    name in the tooltip."""
     return name.rpartition("/")[2].rpartition(":")[2]
 
 
@@ -65,5 +66,5 @@ def grouped(count: int) -> str:
 
 
 def anchor(heading: str) -> str:
-    """Return the anchor of a section, as the documentation site names it."""
+    """Return the anchor of a section, formed as on the documentation site."""
     return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")

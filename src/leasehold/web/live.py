@@ -1,7 +1,8 @@
-"""The event stream of a page: an event whenever something happened, rate-limited.
+"""The event stream of a page: sends an event when something has happened, but not too often.
 
-An event only says that there is something new; the page then fetches it. Its `id` is the version of
-the news, which a browser sends back on reconnect, so that nothing is missed or fetched needlessly.
+An event contains no news itself; the page then fetches its content again. The event's `id` is the
+version of the news. A browser sends the last `id` back when it reconnects, so that nothing is
+missed or fetched twice.
 """
 
 import asyncio
@@ -22,13 +23,15 @@ STREAMS_OF_ALL_MAX = 2048  # each costs a connection and memory in the controlle
 
 
 class Streams:
-    """Counts open streams from before the first byte until the last."""
+    """Counts the event streams that are open. A stream counts from the moment it is requested until
+    it has ended."""
 
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
 
     def response(self, whose: str, stream: AsyncIterator[str]) -> StreamingResponse:
-        """Return the stream; raise `NotShown` if too many are open."""
+        """Return the response that streams the events; raise `NotShown` if the visitor has too many
+        streams open."""
         if self._of[whose] >= STREAMS_MAX:
             raise NotShown(
                 429, f"{STREAMS_MAX} live pages are open in your name; close some of them"
@@ -39,8 +42,8 @@ class Streams:
 
 
 class _Counted(StreamingResponse):
-    """A counted stream. It is counted at creation, so that concurrent requests cannot exceed the
-    limit, and released when it ends for whatever reason."""
+    """A stream that `Streams` counts. It counts from its creation, so that simultaneous requests
+    cannot exceed the limit. It is released when it ends for whatever reason."""
 
     def __init__(self, of: Counter[str], whose: str, stream: AsyncIterator[str]) -> None:
         super().__init__(stream, media_type="text/event-stream")
@@ -59,7 +62,8 @@ class _Counted(StreamingResponse):
 async def events(
     news: PageNews, last_id: str, *, is_welcome: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Yield events until the visitor's token expires."""
+    """Yield a `change` event for each new version, and a `beat` after ten seconds without one. End
+    when the visitor is no longer signed in, or when the server stops."""
     yield f"retry: {RETRY_MS}\n\n"
     seen = news.version
     if last_id != news.name:

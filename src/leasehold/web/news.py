@@ -1,4 +1,4 @@
-"""A version that grows whenever something happens, and those that wait for it."""
+"""A version number that grows whenever something happens, and waiting for the next version."""
 
 import asyncio
 import secrets
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 class PageNews:
-    """`boot` distinguishes this process' versions from those of an earlier process."""
+    """`boot` identifies this process: version 5 of an earlier process is another version."""
 
     def __init__(self) -> None:
         self.boot = secrets.token_hex(4)
@@ -16,7 +16,8 @@ class PageNews:
 
     @property
     def name(self) -> str:
-        """The identity of the current version, with which a stream is resumed."""
+        """The current version as text, with the `boot` of this process. A browser sends it back to
+        resume a stream."""
         return f"{self.boot}-{self.version}"
 
     def note(self) -> None:
@@ -24,7 +25,7 @@ class PageNews:
         self._wake()
 
     def end(self) -> None:
-        """Wake all waiters and end the streams."""
+        """Wake everything that waits for a version, and end the streams."""
         self.is_over = True
         self._wake()
 
@@ -33,7 +34,7 @@ class PageNews:
         changed.set()
 
     async def after(self, version: int, timeout_s: float) -> None:
-        """Wait for a version after `version`, or for the timeout."""
+        """Wait until the version is higher than `version`, or for the timeout."""
         if self.version > version or self.is_over:
             return
         with suppress(TimeoutError):

@@ -1,8 +1,8 @@
-"""Limits each visitor's load on the controller: one question at a time, and half a CPU core after
-an initial burst. Further questions are delayed.
+"""Limits each visitor's load on the controller.
 
-Called by `remembered` for answers that are not cached. Only the CPU time of the question itself
-counts, not other work of the process in the meantime.
+A visitor gets one question at a time and, after an initial burst, half a CPU core. Further
+questions are delayed. Called by `answer_cache` for answers that are not cached. Only the CPU time
+of the question itself counts, not other work of the process in the meantime.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ class RateLimit:
         self._of: dict[str, _Visits] = {}
 
     async def take(self, user: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `ask` when it is this visitor's turn; raise `NotShown` if too many
-        of its questions are waiting."""
+        """Call `ask` when it is this visitor's turn, and return its result. Raise `NotShown` if too
+        many questions of this visitor are waiting already."""
         visits = self._of.get(user) or self._new(user)
         if visits.waiting >= WAITING_MAX:
             raise NotShown(
@@ -83,7 +83,8 @@ class RateLimit:
 def _counted(
     asked: Awaitable[T], spent: list[float], work: Callable[[], float]
 ) -> Generator[object, object, T]:
-    """Add up the time of each step, from its resumption to its next wait."""
+    """Await `asked`, and add the CPU time that it takes to `spent`. The clock `work` is read at
+    each resumption and at the wait that follows."""
     steps = asked.__await__()
     step: Callable[[], object] = lambda: next(steps)  # noqa: E731 - another one each time
     while True:

@@ -39,7 +39,7 @@ class Sessions:
         self._ended: OrderedDict[str, float] = OrderedDict()  # signed-out sessions -> expiry
 
     def new_code(self, digest: str) -> str:
-        """Return a one-time code for the token with this hash. It cannot be shown again."""
+        """Return a one-time code for the token with this hash. The code cannot be shown again."""
         now = self._now()
         self._codes = {code: each for code, each in self._codes.items() if each[1] > now}
         while len(self._codes) >= CODES_MAX:
@@ -57,7 +57,8 @@ class Sessions:
         return f"{payload}.{self._signed(payload)}"
 
     def digest_in(self, cookie: str) -> str | None:
-        """Return the token's hash if the cookie is ours and has not expired."""
+        """Return the hash of the token that the cookie names. Return None if the cookie is not ours
+        or has expired."""
         payload, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(self._signed(payload).encode(), signature.encode()):
             return None
@@ -67,7 +68,7 @@ class Sessions:
         return digest
 
     def end(self, cookie: str) -> None:
-        """End the session, including copies of the cookie, until this process restarts."""
+        """End the session: refuse the cookie and every copy of it until this process restarts."""
         payload, _, _ = cookie.rpartition(".")
         if self.digest_in(cookie) is not None:
             self._ended[_hashed(payload)] = self._now() + SESSION_S

@@ -1,6 +1,6 @@
 """A report as a sheet for other programs: CSV and Parquet, also for `kubectl runs report`.
 
-One row per item without a total row, so that sums over the rows are right.
+The sheet has one row per item and no total row, so that a program can sum a column.
 """
 
 import csv
@@ -30,8 +30,8 @@ class Sheet(NamedTuple):
     rows: Sequence[Sequence[Value]]
 
     def csv(self, *, for_spreadsheets: bool = False) -> str:
-        """Return CSV with a header line; `for_spreadsheets` escapes cells that look like
-        formulas."""
+        """Return CSV with a header line. If `for_spreadsheets` is True, escape cells that a
+        spreadsheet would treat as a formula."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([each.name for each in self.columns])
@@ -56,7 +56,7 @@ def sheet(report: ReportAnswer) -> Sheet:
 
 
 def key_of(report: ReportAnswer, row: ReportRow) -> str:
-    """Return the value that the row is grouped by."""
+    """Return the value by which the report groups this row, such as the owner."""
     return str(getattr(row, report.by))
 
 
@@ -84,7 +84,8 @@ def _row(report: ReportAnswer, row: ReportRow) -> list[Value]:
 
 
 def _harmless(value: Value) -> Value:
-    """Escape a cell that a spreadsheet would treat as a formula, even after a blank."""
+    """Escape a cell that a spreadsheet would treat as a formula, also if blanks precede the
+    formula."""
     if not isinstance(value, str):
         return value
     plain = " ".join(value.split())

@@ -1,7 +1,7 @@
 """Static files: styles, scripts and fonts, each with a hash in its URL.
 
-The hash is of the content, so browsers may cache a file for ever and never use an old one. Read
-once, at start.
+The hash is computed from the file's content. So a browser may cache a file for ever, and never uses
+an old one. The files are read once, at start.
 """
 
 import hashlib

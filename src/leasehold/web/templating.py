@@ -1,4 +1,5 @@
-"""Templates and the functions they may use. Everything is escaped except our own markup."""
+"""The templates, and the functions that they may call. Everything is escaped except our own
+markup."""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def environment() -> Environment:
 
 
 def linked(sentence: str, addresses: Mapping[str, str]) -> Markup:
-    """Return the sentence with the names in `addresses` as links; the rest is escaped text."""
+    """Return the sentence with each name in `addresses` as a link; the other text is escaped."""
     found, at = Markup(), 0
     for word in _WORD.finditer(sentence):
         address = addresses.get(word.group())
@@ -53,5 +54,5 @@ def linked(sentence: str, addresses: Mapping[str, str]) -> Markup:
 
 
 def changed(filters: Mapping[str, str], **given: str) -> str:
-    """Return a query string of the filters, with some of them replaced."""
+    """Return the filters as a query string, with some of them replaced."""
     return urlencode({key: value for key, value in {**filters, **given}.items() if value})

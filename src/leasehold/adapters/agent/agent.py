@@ -2,8 +2,9 @@
 
 Created and run by the composition root. Like a kubelet it watches Pods, claims those of its nodes,
 lets shims run them (`adapters.agent.shim`) and reports their status. It takes no scheduling
-decision. It may be killed and restarted at any time: running jobs have continued, and ended ones
-have left a record. `pods` handles each pod, `nodes` the Node objects.
+decision. It may be killed and restarted at any time: jobs keep running without an agent, and a job
+that ends meanwhile leaves a record for the next one. `pods` handles each pod, `nodes` the Node
+objects.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ _READ_BYTES = 64 * 1024
 
 
 class _Said(msgspec.Struct):
-    """A message from a shim."""
+    """A message from a shim about the pod with this uid."""
 
     what: str
     uid: str
@@ -72,8 +73,9 @@ class Agent:
         devices: DeviceWatch | None = None,
         containment: Containment | None = None,
     ) -> None:
-        """`folder`: records and logs, not accessible to jobs. `work`: working folders of jobs.
-        Raise `AgentError` if another agent uses the folder, or it cannot be used."""
+        """`folder`: the agent's records and logs; jobs cannot read this folder. `work`: the folder
+        in which each namespace's jobs have their working folder. Raise `AgentError` if `folder`
+        cannot be used, or if another agent uses it."""
         self._store, self._clock, self._tasks = store, clock, tasks
         self._folder = folder
         self._limits = limits or Limits()
@@ -144,7 +146,7 @@ class Agent:
         await self._stopped.wait(None)
 
     async def prepare(self) -> None:
-        """Adopt running jobs and register the nodes, before anything else."""
+        """Adopt running jobs and register the nodes. The caller must do this before `run`."""
         if self._is_open or self._is_stopped:
             return
         self._is_open = True
@@ -155,7 +157,7 @@ class Agent:
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be started right now; "" if it can."""
+        """Why no pod can be started right now; "" if pods can be started."""
         return (
             ""
             if self._forks.is_open
@@ -196,9 +198,9 @@ class Agent:
         limit_bytes: int | None = None,
         previous: bool = False,
     ) -> AsyncIterator[bytes]:
-        """Return the output of the pod's job; with `previous`, that of the previous attempt. A pod
-        without a uid has no object any more: return what is kept. Raise `NoLog` at once if there
-        can be no log."""
+        """Return the output of the pod's job; with `previous`, that of the pod's previous attempt.
+        A `pod` without a uid names a deleted pod: return the output that was kept of it. Raise
+        `NoLog`, before the first chunk, if no log can exist."""
         metadata = part(pod, "metadata")
         name = text_at(metadata, "name")
         if not text_at(metadata, "uid"):
@@ -227,7 +229,7 @@ class Agent:
 
     @property
     def running(self) -> int:
-        """The number of pods with processes here."""
+        """The number of pods that have processes on this machine."""
         return len(self._pods.running)
 
     async def _watch_pods(self) -> None:
@@ -250,7 +252,7 @@ class Agent:
             self._show(event.object)
 
     def _show(self, wire: Wire) -> None:
-        """Handle one pod; an error is contained to it."""
+        """Process one Pod object. An error stops only the handling of that pod."""
         try:
             self._pods.see(wire)
         except Exception as error:
@@ -294,7 +296,7 @@ class Agent:
 
 
 def _prepare(folder: Path, work: Path) -> int:
-    """Create the folders and lock ours; return the lock."""
+    """Create both folders and lock `folder`, so that no other agent uses it; return the lock."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -312,7 +314,7 @@ def _prepare(folder: Path, work: Path) -> int:
 
 
 def _make_open(work: Path) -> None:
-    """Create the folder with access for jobs, whatever the umask."""
+    """Create the folder so that jobs of all users can enter it, whatever the umask."""
     missing = [each for each in (work, *work.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir()
@@ -321,7 +323,8 @@ def _make_open(work: Path) -> None:
 
 
 def _check_ours(work: Path) -> None:
-    """Require that only we can write there: others could exchange the folders of two namespaces."""
+    """Require that only our user can write in `work`: another user could exchange the folders of
+    two namespaces."""
     status = work.stat()
     for owner in (work.lstat().st_uid, status.st_uid):  # it may be a link
         if owner != os.geteuid():
@@ -337,7 +340,7 @@ def _check_ours(work: Path) -> None:
 
 
 def _check_reachable(work: Path) -> None:
-    """As root, require that all users can reach the folder: jobs run as other users."""
+    """As root, require that every user can enter `work`: jobs run as other users."""
     if os.geteuid() != 0:
         return
     for folder in (work, *work.resolve().parents):
@@ -349,7 +352,7 @@ def _check_reachable(work: Path) -> None:
 
 
 def _identity(folder: Path) -> str:
-    """Return the agent's id, which this folder keeps for its records; create it if missing."""
+    """Return the agent's id, which is stored in `folder`; create the id if it is missing."""
     path = folder / "agent.id"
     if not path.exists():
         coming = folder / "agent.id.new"

@@ -1,8 +1,8 @@
 """Finds which cgroups this machine allows, and which ones a pod needs for its limits.
 
 Called by `agent` once at start, and for every pod; the shim creates and removes the pod's cgroups.
-Handles version 2, version 1 and both at once. Limits that cannot be set are skipped; `enforces`
-tells, and the agent reports it to the user.
+Handles cgroup version 2, version 1 and both at once. A limit that this machine cannot set is
+skipped; `Cgroups.enforces` returns False for it, and the agent warns the user.
 """
 
 import os
@@ -21,7 +21,7 @@ _PIDS = "pids"
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """Parent cgroups of the pods' cgroups; None if not available."""
+    """The cgroups below which each pod gets its own, one per controller; None if not available."""
 
     unified: Path | None = None  # version 2, also to kill all processes at once
     unified_has: frozenset[str] = frozenset()  # controllers of `unified`
@@ -47,7 +47,7 @@ class Cgroups:
         cpu_milli: int | None,
         pids_max: int | None = None,
     ) -> list[Cgroup]:
-        """Return the cgroups that the shim must create; None means no limit."""
+        """Return the cgroups that the shim must create for a pod. A limit of None is not set."""
         found: list[Cgroup] = []
         if self.unified is not None:
             found.append({"path": f"{self.unified}/{uid}", "set": []})
@@ -77,7 +77,8 @@ class Cgroups:
         return found
 
     def _count_processes(self, found: list[Cgroup], uid: str, most: int) -> None:
-        """Limit processes and threads of the pod, so that a fork bomb cannot take the machine."""
+        """Limit the pod's processes and threads to `most`, so that a fork bomb cannot take the
+        machine."""
         if _PIDS in self.unified_has:
             _set(found[0], "pids.max", most)
         elif self.pids is not None:
@@ -86,7 +87,7 @@ class Cgroups:
             found.append(count)
 
     def remove(self) -> None:
-        """Remove the parents that have no pods left."""
+        """Remove the parent cgroups that no pod uses any more."""
         for parent in (self.unified, self.memory, self.cpu, self.pids):
             if parent is not None:
                 with suppress(OSError):
@@ -94,7 +95,8 @@ class Cgroups:
 
 
 def find_cgroups(name: str) -> Cgroups:
-    """Find or create parent cgroups called `name`, where allowed."""
+    """Find or create the parent cgroups called `name`, for each controller that the machine lets us
+    use."""
     mine = _memberships()
     unified, has = None, frozenset[str]()
     memory = cpu = pids = None
@@ -130,7 +132,7 @@ def _kernel_counts() -> tuple[int, ...]:
 
 
 def _child(place: Path, name: str) -> Path | None:
-    """Create the cgroup `name`; None unless cgroups can be created in it."""
+    """Create the cgroup `name` in `place`; return None if no cgroups can be created inside it."""
     child = place / name
     try:
         child.mkdir(exist_ok=True)
@@ -143,7 +145,8 @@ def _child(place: Path, name: str) -> Path | None:
 
 
 def _enabled(place: Path, child: Path) -> frozenset[str]:
-    """Try to enable all controllers down to `child`; return those that its children have."""
+    """Try to enable all controllers from `place` down to `child`; return those that the children of
+    `child` have."""
     for folder in (place, child):
         for controller in sorted(_NAMES):
             with suppress(OSError):
@@ -166,7 +169,7 @@ def _memberships() -> dict[str, str]:
 
 
 def _mounts() -> list[tuple[str, Path]]:
-    """Return (controller or "2", mount point) of each cgroup hierarchy."""
+    """Return the mount point of each cgroup hierarchy, as (controller or "2", mount point)."""
     found: list[tuple[str, Path]] = []
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():

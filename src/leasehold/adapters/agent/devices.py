@@ -1,8 +1,8 @@
 """The GPUs of this machine and the processes that use them, from NVML.
 
 Called by the composition root (`discover`) and by `agent` (`DeviceWatch`). A machine without NVML
-or a working driver has no devices, which is not an error. Read-only: it never changes a device or
-ends a process.
+or a working driver has no devices, which is not an error. This module only reads: it never changes
+a device or ends a process.
 """
 
 import os

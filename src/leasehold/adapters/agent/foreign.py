@@ -1,7 +1,8 @@
 """GPUs that foreign processes use, reported as one Pod per node.
 
-Run by `agent` as one task on a machine with real devices. The controller treats such a Pod like any
-pod of another scheduler and assigns fewer GPUs. Foreign processes are never ended.
+Run by `agent` as one task on a machine with real devices. The controller treats such a Pod like the
+pod of another scheduler, and gives the GPUs it uses to nobody else. Foreign processes are never
+ended.
 """
 
 import asyncio
@@ -52,7 +53,8 @@ class Foreign:
             await self._clock.sleep(self._devices_ms)
 
     async def held(self, node: LocalNode) -> dict[str, frozenset[int]]:
-        """Return the foreign pids by device; only devices that have some."""
+        """Return the pids of foreign processes by device UUID; devices without foreign processes
+        are left out."""
         found: dict[str, frozenset[int]] = {}
         for device in node.devices:
             pids = await asyncio.to_thread(self._watch.holders, device.uuid)
@@ -62,7 +64,8 @@ class Foreign:
         return found
 
     async def lingers(self, devices: Sequence[str]) -> bool:
-        """Return whether the driver still lists ended processes on these devices."""
+        """Return whether the driver still lists a process on these devices that has already
+        ended."""
         for uuid in devices:
             pids = await asyncio.to_thread(self._watch.holders, uuid)
             if any(not is_alive(pid) for pid in pids):

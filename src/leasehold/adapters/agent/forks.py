@@ -1,7 +1,8 @@
-"""The agent's connection to the zygote, which forks shims; starts a new one when it dies.
+"""The agent's connection to the zygote, which forks shims; replaces a zygote that dies.
 
 Called by `agent` and `shims`. The zygote is `leasehold-shim`, a program compiled when leasehold is
-installed. Asking twice for the same journal is harmless: only one of the two shims wins it.
+installed. Asking twice for the same journal is harmless: two shims may be forked, but only one of
+them can start the pod.
 """
 
 import asyncio
@@ -23,8 +24,10 @@ _PAUSE_S = 0.5  # pause before a restart, so that a zygote that always fails cos
 
 class Forks:
     """Asks the zygote for shims.
-    `on_fork(pid, uid)` is called for every shim, with pid 0 if the zygote refused the request;
-    `on_restart()` when every request must be repeated."""
+
+    `on_fork(pid, uid)` is called for every forked shim, with pid 0 if the zygote refused the
+    request. `on_restart()` is called when a new zygote has started and every request must be
+    repeated."""
 
     def __init__(
         self,
@@ -33,8 +36,8 @@ class Forks:
         on_fork: Callable[[int, str], None],
         on_restart: Callable[[], None],
     ) -> None:
-        """`errors`: a file for error output of shims.
-        Raise `AgentError` if the program is missing."""
+        """`errors`: the file that receives the error output of shims. Raise `AgentError` if the
+        shim program is missing."""
         if not os.access(PROGRAM, os.X_OK, effective_ids=True):  # access by the effective user
             raise AgentError(
                 f"{PROGRAM} is missing. This program starts jobs, and is compiled when leasehold "
@@ -60,7 +63,7 @@ class Forks:
         return self._writer is not None
 
     async def open(self) -> None:
-        """Start the zygote; raise `AgentError` on failure."""
+        """Start the zygote; raise `AgentError` if it cannot be started."""
         ours, theirs = socket.socketpair()
         try:
             with self._errors.open("ab") as errors:

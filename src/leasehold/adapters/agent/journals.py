@@ -1,10 +1,10 @@
-"""The agent's view of a pod's journal on disk: request, whether it runs, and how it ended.
+"""The agent's view of a pod's journal on disk: the request, whether the pod runs, and how it ended.
 
 Called by `pods`, `shims` and `logs`. A journal is one append-only file, `pods/UID`: the request
 first, then records of agent and shim. The job's output, if any, is in `logs/UID`. Journals are the
 only memory of processes: an agent that starts reads them and knows as much as the one before. A
-process is the recorded one if boot id, pid and start time match. Nothing is started or signalled
-here.
+running process is taken for the recorded one only if boot id, pid and start time match. Nothing is
+started or signalled here.
 """
 
 import os
@@ -57,7 +57,8 @@ class PodJournal:
     def __init__(
         self, folder: Path, uid: str, *, request: Record | None = None, request_bytes: int = 0
     ) -> None:
-        """`folder`: the agent's. `request`: the journal's only content, if it was just created."""
+        """`folder`: the agent's folder. `request`: given for a journal that was just created, which
+        then contains nothing else."""
         self.uid = uid
         self.folder = f"{folder}/pods"
         self.logs_from_folder = f"../logs/{uid}"
@@ -77,7 +78,7 @@ class PodJournal:
 
     @property
     def logs(self) -> Path:
-        """The folder of the job's output; missing if there is none."""
+        """The folder with the job's output; it does not exist if the job has written none."""
         return Path(self.folder).parent / "logs" / self.uid
 
     @property
@@ -108,18 +109,18 @@ class PodJournal:
 
     @property
     def devices(self) -> list[str]:
-        """The UUIDs of its devices."""
+        """The UUIDs of the pod's devices."""
         found = self.request.get("devices")
         return [str(each) for each in found] if isinstance(found, list) else []
 
     @property
     def is_removed(self) -> bool:
-        """Whether the file was removed: records written from now on would be lost."""
+        """Whether the journal's file was deleted: records written from now on would be lost."""
         return not os.path.lexists(self._place)
 
     @property
     def is_lost(self) -> bool:
-        """Whether its node was declared dead, so that its result does not count."""
+        """Whether the pod's node was declared dead, so that the pod's result does not count."""
         if self._request is None:
             self._look()
         return self._is_lost
@@ -146,7 +147,7 @@ class PodJournal:
 
     @property
     def shim(self) -> int | None:
-        """The pid of its shim, if it is alive."""
+        """The pid of the pod's shim; None if the shim is not alive."""
         started = self.started
         if started is None or started["by"] != "shim" or started["boot"] != records.boot_id():
             return None
@@ -159,7 +160,7 @@ class PodJournal:
         return pid
 
     def watch(self, pid: int | None) -> None:
-        """Note that the end of this process is watched; None: it has ended."""
+        """Note the pid of the shim whose end is being watched; None: that shim has ended."""
         self._watched, self._is_known = pid, False
 
     def exit(self) -> Exit:
@@ -175,21 +176,25 @@ class PodJournal:
         )
 
     def give_up(self) -> bool:
-        """Prevent any start from now on; False if a shim has already started it. The first start
-        record in the file wins, so the writer reads back which one that is."""
+        """Prevent every later start of the pod; return False if a shim has already started it.
+
+        The first start record in the file counts. The agent therefore appends a record of its own,
+        and reads back whose record comes first."""
         if self.started is None:
             records.append(self._place, {"by": "agent", "boot": records.boot_id()})
         return self.started is not None and self.started["by"] == "agent"
 
     def ask_to_stop(self, *, grace_ms: int, due_boot_ms: int) -> None:
-        """Record a stop request; the last one counts. The same grace period again is no change."""
+        """Record a stop request; the newest request counts. A request with the same grace period as
+        before changes nothing."""
         if self._stop is None or self._stop["grace_ms"] != grace_ms:
             stop: Record = {"grace_ms": grace_ms, "due_boot_ms": due_boot_ms}
             records.append(self._place, stop)
             self._stop = stop
 
     def mark_lost(self) -> None:
-        """Mark the pod as lost. The mark holds in memory even if writing it raises `OSError`."""
+        """Mark the pod as lost, because its node was declared dead. The mark holds in memory even
+        if writing it raises `OSError`."""
         is_written = self.is_lost and self._is_lost_written
         self._is_lost = True
         if not is_written:
@@ -197,7 +202,8 @@ class PodJournal:
             self._is_lost_written = True
 
     def write_unknown_exit(self, finished_at: Instant) -> None:
-        """Write the exit record of a shim that died without one. Nothing of its pod may be left."""
+        """Record an end with an unknown exit code, for a shim that died without recording one. No
+        process of the pod may be left."""
         record: Record = {
             "code": None,
             "signal": None,
@@ -209,7 +215,8 @@ class PodJournal:
         records.append(self._place, record, sync=True)
 
     def last_sign_of_life(self) -> Instant:
-        """Return the last time it surely ran: its start, or the newest change of journal or log."""
+        """Return the last instant at which the pod surely ran: its start, or the newest change of
+        its journal or of its log."""
         times = [self.started_at]
         for path in (self.path, *self.logs.glob("log.*")):
             with suppress(FileNotFoundError):
@@ -217,7 +224,8 @@ class PodJournal:
         return max(times)
 
     def remove(self) -> None:
-        """Remove logs, then the journal: until then, a restarted agent knows what to remove."""
+        """Remove the logs first and the journal last: a restarted agent finds what to remove by the
+        journal."""
         shutil.rmtree(self.logs, ignore_errors=True)
         with suppress(OSError):
             self.path.unlink()
@@ -227,7 +235,8 @@ class PodJournal:
         return f"{self.folder}/{self.uid}"
 
     def _look(self) -> None:
-        """Read new records. An incomplete last line is read again next time."""
+        """Read the records that were appended since the last look. An incomplete last line is read
+        again next time."""
         begin = self._read_bytes
         text = records.read(self._place, begin)
         if self._request is None:
@@ -239,7 +248,7 @@ class PodJournal:
         self._read_bytes = begin + text.rfind(b"\n") + 1  # correct even if two threads run this
 
     def _take(self, record: Record) -> None:
-        """Apply a record; incomplete ones are not ours and are ignored."""
+        """Apply one record. A record with missing fields was not written by us, and is ignored."""
         if "by" in record:
             is_whole = record["by"] != "shim" or record.keys() >= _BY_SHIM
             self._started = self._started or (record if is_whole else None)
@@ -275,14 +284,16 @@ class PodJournals:
             yield self.at(uid)
 
     def at(self, uid: str) -> PodJournal:
-        """Return the pod's journal, whether or not it exists."""
+        """Return the journal of the pod with this uid. Its file need not exist."""
         assert _UID.fullmatch(uid), uid
         return PodJournal(self._folder, uid)
 
     def create(self, uid: str, request: Record) -> PodJournal:
-        """Create a journal with its request, completely or void. Raise `FileExistsError` if one
-        exists that is not void: a shim may have been asked to start it. The random seal lets a shim
-        tell this journal from an earlier one of the same pod that was given up."""
+        """Create a journal with its request; after a crash the journal is either complete or void.
+
+        Raise `FileExistsError` if the pod has a journal that is not void: a shim may have been
+        asked to start that one. Each journal gets a random seal, by which a shim tells it from an
+        earlier journal of the same pod that was given up."""
         sealed = {**request, "seal": secrets.token_hex(8)}
         journal = self.at(uid)
         place = str(journal.path)
@@ -299,8 +310,8 @@ class PodJournals:
         return PodJournal(self._folder, uid, request=sealed, request_bytes=size)
 
     def discard(self, journal: PodJournal) -> None:
-        """Delete a journal. It is renamed first: a shim that has it open then finds it moved and
-        starts nothing."""
+        """Delete a journal. The file is renamed first: a shim that has the file open then finds it
+        renamed, and starts nothing."""
         going = self._pods / f"{_GONE}{journal.uid}"
         with suppress(FileNotFoundError):
             journal.path.rename(going)

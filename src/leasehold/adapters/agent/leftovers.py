@@ -1,8 +1,9 @@
-"""Finds and kills what is left of a pod whose shim was killed.
+"""Finds and kills the processes that are left of a pod whose shim was killed.
 
 Called by `agent`, rarely, because it reads every process of the machine. A process belongs to the
 pod if it is in the pod's cgroup, was started with the pod's uid in its environment, or is in the
-session of the pod's main process. A living shim, as subreaper, needs none of this.
+session of the pod's main process. This is not needed while the shim lives: as subreaper it adopts
+the pod's orphans and kills them itself.
 """
 
 import os
@@ -37,7 +38,8 @@ def end_leftovers(journal: PodJournal) -> int:
 
 
 def is_marked(pid: int, uid: str) -> bool:
-    """Return whether the process was started for this pod."""
+    """Return whether the process has this pod's uid in its environment, and so was started for the
+    pod."""
     wanted = f"{MARKER}={uid}".encode()
     try:
         return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -46,8 +48,8 @@ def is_marked(pid: int, uid: str) -> bool:
 
 
 def descends(pid: int, ancestor: int | None) -> bool:
-    """Return whether `pid` descends from the living process `ancestor`. A shim adopts orphans, so
-    its descendants stay below it."""
+    """Return whether `pid` is `ancestor` or descends from it. `ancestor` is a living shim, which
+    adopts orphans, so the processes of its job stay below it."""
     for _ in range(64):
         if pid == ancestor:
             return True
@@ -68,8 +70,12 @@ def _marked(uid: str) -> Iterator[int]:
 
 
 def _in_session(session: int, since: int) -> Iterator[int]:
-    """Yield members of the session that are not older than its leader. A pid is reused only after
-    its session is empty, so a process with a reused pid leads another session."""
+    """Yield the processes of a pod's session: those with this session id that started at `since` or
+    later.
+
+    `since` is the start time of the pod's main process, which led the session. Yield nothing if the
+    session's pid now belongs to a process with another start time: such a process leads a new
+    session."""
     leader = records.ticks_of(session)
     if leader is not None and leader != since:
         return

@@ -26,7 +26,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventNote:
-    """Something that deserves an Event on the named object."""
+    """Something that the agent reports as an Event on the named object."""
 
     kind: str
     namespace: str
@@ -38,8 +38,8 @@ class EventNote:
 
 
 class AgentError(Exception):
-    """The agent cannot work here; the text says why, with a remedy."""
+    """The agent cannot run on this machine; the text gives the reason and a remedy."""
 
 
 class CannotStart(Exception):  # noqa: N818
-    """This pod can never be started on this node; the text says why."""
+    """This pod can never be started on this node; the text gives the reason."""

@@ -1,8 +1,8 @@
 """Reads a job's output for `pods/log`: from where, how much, and whether to follow.
 
-Called by `agent`. The shim writes the files (`shim/logfile.h`): numbered, each line with timestamp
-and stream; there are none before the first output. A follower polls a few times per second and ends
-when the pod has ended and everything was read.
+Called by `agent`. The shim writes the files (`shim/logfile.h`). They are numbered, and each line
+has a timestamp and the name of its stream; before the first output no file exists. A follower polls
+a few times per second. It ends when the pod has ended and everything was read.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,11 +22,11 @@ MISSED = (
 
 
 class NoLog(Exception):  # noqa: N818
-    """There is no log to show; the text says why, as an API server would."""
+    """No log can be shown; the text gives the reason in the words of a Kubernetes API server."""
 
 
 class NoPod(NoLog):
-    """The pod does not exist, nor does a record of it."""
+    """Neither the pod nor a kept log of it exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ async def read_log(journal: PodJournal, query: LogQuery, clock: Clock) -> AsyncI
 
 
 class _Files:
-    """The lines of all log files, each once, in order."""
+    """Reads the lines of all log files, each line once, in order."""
 
     def __init__(self, folder: Path, now: Callable[[], Instant]) -> None:
         self._folder = folder
@@ -70,7 +70,7 @@ class _Files:
         self._offset = 0
 
     def read(self) -> Iterator[list[bytes]]:
-        """Yield complete lines not read yet, until there are no more for now."""
+        """Yield the complete lines that were not read yet, until the files have no more for now."""
         while True:
             path = self._folder / f"log.{self._number}"
             has_next = (self._folder / f"log.{self._number + 1}").exists()

@@ -1,4 +1,4 @@
-"""The agent's shared values: pods as last seen, and what is needed to start them.
+"""The agent's shared records: each pod as last seen, and what is needed to start pods.
 
 Created by `agent`, used by `pods` and `pod_notes`.
 """
@@ -21,7 +21,7 @@ from leasehold.core.units import Instant, Millis
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Pod as last seen."""
+    """The newest version of a Pod object that the agent has seen."""
 
     pod: Pod
     wire: Wire

@@ -2,9 +2,9 @@
 
 Run by `agent` as one task. The agent writes labels, capacity and readiness; cordons and taints
 belong to the administrator. A node with the out-of-service taint, or whose object was deleted,
-counts as dead: the agent ends its pods. The node becomes Ready again once the taint is gone (or at
-once, for a deleted object) and nothing runs there any more. A node that is asked to fence itself
-(an annotation) is emptied first and then tainted; from then on its ranks may start elsewhere.
+counts as dead: the agent ends its pods. The node becomes Ready again when nothing runs there any
+more and the taint is gone. An annotation can ask the agent to fence a node. The agent then ends the
+node's pods and taints the node; from then on the ranks of those pods may start elsewhere.
 """
 
 import os
@@ -196,7 +196,8 @@ class Nodes:
         await self._write_status(name, stored, is_ready=is_ready)
 
     async def _fence(self, stored: Wire) -> Wire:
-        """Taint the node as it was asked to. Nothing may run there."""
+        """Add the out-of-service taint that the node's annotation asked for, and remove the
+        annotation. No process of a pod may run on the node."""
         metadata, spec = part(stored, "metadata"), part(stored, "spec")
         annotations = {
             key: value for key, value in part(metadata, "annotations").items() if key != FENCE
@@ -214,7 +215,7 @@ class Nodes:
         return written
 
     async def _write_labels(self, local: LocalNode, stored: Wire) -> Wire:
-        """Write our labels and annotations over existing ones; keep the rest of the object."""
+        """Set our labels and annotations on the Node object; keep everything else in it."""
         metadata = part(stored, "metadata")
         wanted = part(self._wanted(local, is_ready=True, old={}), "metadata")
         labels = {**part(metadata, "labels"), **part(wanted, "labels")}
@@ -289,7 +290,7 @@ class Nodes:
 
 
 def node_info() -> Wire:
-    """Return the node info; clients require all fields."""
+    """Return the `nodeInfo` of a Node's status; clients require all of its fields."""
     return {
         "machineID": _first_line("/etc/machine-id"),
         "systemUUID": _first_line("/sys/class/dmi/id/product_uuid"),
@@ -319,7 +320,8 @@ _WHY_DEAD = (
 
 
 def _capacity(nodes: Sequence[LocalNode]) -> dict[str, tuple[int, int]]:
-    """Return CPU (in thousandths) and memory of each node: the machine's, divided by their GPUs."""
+    """Return each node's CPU (in thousandths) and memory. The machine's are divided among its nodes
+    in proportion to their GPUs."""
     cpus = len(os.sched_getaffinity(0)) * 1000
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     total = sum(node.gpus for node in nodes) or 1

@@ -1,7 +1,9 @@
-"""Logs of pods whose objects are gone: kept for a while, found by name or by their successor.
+"""Keeps the logs of pods whose objects are deleted, so that `kubectl logs` can still show them.
 
-Used by `pods`, which hands over the journal of every pod that it drops, and by `agent`, which reads
-logs. A journal is removed with its logs when it is old or there are too many.
+A log is found by the pod's name, or by a later attempt of the same rank (`kubectl logs
+--previous`). Used by `pods`, which hands over the journal of every pod that it drops, and by
+`agent`, which reads logs. A journal is removed with its logs when it is old, or when there are too
+many journals.
 """
 
 import asyncio
@@ -24,7 +26,8 @@ class PastLogs:
         self._kept: dict[str, PodJournal] = {}  # by uid, oldest first
 
     def keep(self, journal: PodJournal) -> None:
-        """Keep a journal. Without a log it is kept only briefly, for a look into the folder."""
+        """Keep the journal of a pod whose object is gone, and remove it later. A journal without a
+        log is kept only briefly, so that an administrator can still look at it."""
         self._kept[journal.uid] = journal
         left = self._limits.retention_ms
         if journal.stage() is PodStage.OVER and journal.logs.exists():
@@ -41,7 +44,7 @@ class PastLogs:
             journal.remove()
 
     def find(self, namespace: str, name: str) -> PodJournal | None:
-        """Return the newest journal of that name."""
+        """Return the newest kept journal of the pods with this name."""
         named = [
             each
             for each in self._kept.values()
@@ -50,7 +53,8 @@ class PastLogs:
         return named[-1] if named else None
 
     def before(self, pod: Pod) -> PodJournal | None:
-        """Return the journal of the same rank in the latest earlier attempt."""
+        """Return the journal of the same rank in the latest attempt before the pod's own; None if
+        there is none."""
         rank = (pod.run_uid, pod.group, pod.index)
         earlier: dict[int, PodJournal] = {}
         for journal in (*self._kept.values(), *self._held.values()):

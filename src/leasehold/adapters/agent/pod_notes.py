@@ -72,7 +72,8 @@ class PodNotes:
         self._tell_pod(seen, "Warning", "Rejected", why)
 
     def trouble(self, seen: "Seen | None", error: OSError) -> None:
-        """Report a failing system call, once per pod and kind of error; it is retried."""
+        """Report a system call that failed for a pod, once per pod and kind of error. The agent
+        retries the call."""
         if seen is None or (seen.pod.uid, error.errno) in self._troubled:
             return
         self._troubled.add((seen.pod.uid, error.errno))

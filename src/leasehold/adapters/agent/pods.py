@@ -1,8 +1,8 @@
 """The pods of this machine: starts each once, stops it when asked, and reports its end.
 
 Called by `agent` with news from the store, the shims and the nodes. Each pod is level-triggered:
-after every event its next step is derived from its object and journal. Failed steps are retried. No
-scheduling decisions are taken here.
+after every event its next step is derived from its Pod object and its journal. Failed steps are
+retried. No scheduling decisions are taken here.
 """
 
 import asyncio
@@ -85,14 +85,16 @@ class AgentPods:
         self.shims.watch(journal, journal.shim)
 
     def is_own(self, version: int) -> bool:
-        """Return whether an event is our own write; True once per version."""
+        """Return whether the event with this version reports our own write. Return True only once
+        per version."""
         if version not in self._own:
             return False
         self._own.discard(version)
         return True
 
     def see(self, wire: Wire) -> None:
-        """Take in a Pod object; an older version than the known one is ignored."""
+        """Process a Pod object from the store. A version older than the one already seen is
+        ignored."""
         metadata = part(wire, "metadata")
         known = self._seen.get(text_at(metadata, "uid"))
         if known is not None and version_at(metadata) <= known.pod.version:
@@ -118,13 +120,14 @@ class AgentPods:
         )
 
     def forget(self, uid: str) -> None:
-        """Note that the pod's object is gone."""
+        """Note that the Pod object with this uid was deleted."""
         self._buried.add(uid)
         if self._seen.pop(uid, None) is not None or uid in self._held:
             self.note(uid)
 
     def keep_only(self, uids: set[str]) -> None:
-        """Forget all pods but these, after a new listing; later events have newer versions."""
+        """Forget all pods except these, after a new listing of the store. Events that come later
+        have newer versions than the listing."""
         self._own.clear()
         for uid in [uid for uid in {**self._seen, **self._held} if uid not in uids]:
             self.forget(uid)
@@ -136,7 +139,8 @@ class AgentPods:
         self.note(uid)
 
     def on_death(self, node: str) -> None:
-        """Mark all running pods of a dead node as lost: they are ended, without a result."""
+        """Mark all running pods of a dead node as lost: the agent ends them and reports no
+        result."""
         for uid, journal in self._held.items():
             if journal.node == node and journal.stage() is not PodStage.OVER:
                 try:
@@ -146,7 +150,8 @@ class AgentPods:
                 self.note(uid)
 
     def look_for_records(self) -> None:
-        """Check all journals for removal, periodically, because nothing reports that."""
+        """Check whether a journal was deleted. Called periodically, because nothing reports a
+        deletion."""
         for uid, journal in self._held.items():
             if journal.is_removed:
                 self.note(uid)
@@ -163,8 +168,9 @@ class AgentPods:
         )
 
     def owns(self, pid: int, device: str) -> bool:
-        """Return whether a process that uses a device belongs to a pod that has the device. A pid
-        that is unknown here (NVML may report another container's pids) is assumed to."""
+        """Return whether a process that uses a device belongs to a pod that has this device. If no
+        process with this pid exists here, return True for such a device: NVML may report another
+        container's pids."""
         for uid, journal in self._held.items():
             has_it = device in journal.devices and journal.stage() is PodStage.RUNNING
             if has_it and (not is_alive(pid) or is_marked(pid, uid) or descends(pid, journal.shim)):
@@ -193,7 +199,7 @@ class AgentPods:
             await self._clock.sleep(LOOK_MS)
 
     def close(self) -> None:
-        """Stop watching; running pods continue."""
+        """Stop watching the shims; running pods continue."""
         for task in list(self._busy.values()):
             task.cancel()
         self.shims.close()
@@ -201,7 +207,7 @@ class AgentPods:
     # One pod at a time.
 
     def note(self, uid: str) -> None:
-        """Schedule a look at the pod."""
+        """Schedule a look at the pod with this uid, which takes the pod's next step."""
         if uid in self._busy:
             self._again.add(uid)
         else:
@@ -228,7 +234,8 @@ class AgentPods:
                 return
 
     async def _look_again(self, uid: str) -> None:
-        """Re-read the pod after a failed write. If that fails too, it is retried later."""
+        """Read the Pod object again after a failed write. If the read fails too, the agent retries
+        later."""
         seen = self._seen.get(uid)
         if seen is None:
             return
@@ -266,7 +273,10 @@ class AgentPods:
             await self._settle_held(seen, journal)
 
     def _fail(self, uid: str, error: Exception) -> Millis:
-        """Contain a failure to its pod; return the back-off in ms."""
+        """Record that handling this pod raised an error; return how long to wait, in ms, before the
+        next step.
+
+        From now on the agent only ends this pod and reports the error. Other pods continue."""
         seen = self._seen.get(uid)
         about = About("Pod", uid, uid=uid)
         if seen is not None:
@@ -277,7 +287,8 @@ class AgentPods:
         return self._machine.containment.failed(about, error)
 
     async def _put_down(self, uid: str) -> None:
-        """End whatever is left of a failing pod and report the reason. Needs no journal."""
+        """End what is left of a pod for which `_fail` was called, and report the reason. The pod's
+        journal need not exist."""
         seen = self._seen.get(uid)
         journal = self._held.get(uid) or self._put_away.get(uid) or self._machine.journals.at(uid)
         while await asyncio.to_thread(end_leftovers, journal):
@@ -297,7 +308,8 @@ class AgentPods:
             await self._remove(seen)
 
     def _bad_end(self, seen: Seen, journal: PodJournal) -> Wire:
-        """Return a rejection if the pod surely never ran, otherwise a failed end."""
+        """Return the status of a pod whose handling failed: rejected if the pod surely never ran,
+        otherwise failed."""
         why = self._failing[seen.pod.uid]
         if journal.started is None and seen.pod.phase is PodPhase.PENDING:
             return statuses.rejected(why)
@@ -322,7 +334,8 @@ class AgentPods:
             await self._start(seen, node)
 
     async def _settle_unrecorded(self, seen: Seen) -> None:
-        """End a pod that was started according to its object but has no journal here."""
+        """End a pod that was started according to its object, but has no journal on this
+        machine."""
         ghost = self._machine.journals.at(seen.pod.uid)
         while await asyncio.to_thread(end_leftovers, ghost):
             await self._clock.sleep(LOOK_MS)
@@ -396,8 +409,8 @@ class AgentPods:
                     await self._remove(seen)
 
     async def _wait_for_leases(self, seen: Seen) -> None:
-        """Wait until the pod's leases are closed. Until then its object is the only record of its
-        end, which a restarted controller would have to guess. The wait has a time limit."""
+        """Wait until the pod's leases are closed, or until a time limit is over. Until they are
+        closed, only the Pod object tells a restarted controller how the pod ended."""
         patience = self._clock.monotonic() + self._machine.limits.leases_patience_ms
         names = leases_of(seen.wire)
         while names and self._clock.monotonic() < patience:
@@ -424,7 +437,8 @@ class AgentPods:
             self.shims.ask(journal)
 
     def _stop(self, seen: Seen, journal: PodJournal) -> None:
-        """Request the stop. The grace period counts from the deletion, even across restarts."""
+        """Ask the shim to stop the pod. The grace period counts from the deletion of the Pod
+        object, even if the agent was restarted since."""
         grace = left = seen.grace if seen.pod.deleting else 0
         if seen.due_at is not None:
             left = min(max(seen.due_at - self._clock.now(), 0), grace)
@@ -447,7 +461,7 @@ class AgentPods:
 
     async def _wait_for_devices(self, journal: PodJournal) -> None:
         """Wait until the driver has released the pod's devices, which takes longer than its
-        processes. What uses them after a time limit counts as foreign."""
+        processes. After a time limit, a process that still uses the devices counts as foreign."""
         patience = self._clock.monotonic() + self._machine.limits.devices_patience_ms
         while self._clock.monotonic() < patience:
             if not await self._machine.foreign.lingers(journal.devices):
@@ -457,8 +471,10 @@ class AgentPods:
     # Writing objects.
 
     async def _patch(self, seen: Seen, status: Wire) -> Wire | None:
-        """Write a status and return the stored object; None if it is gone. If it was still the
-        known version, its event is ignored, because the object has nothing new."""
+        """Write a status and return the stored Pod object; None if the object is gone.
+
+        The event of this write brings nothing new, and is ignored, unless another version was seen
+        meanwhile."""
         pod = seen.pod
         try:
             # Conditional on the version, because another pod may have the name by now.

@@ -1,9 +1,10 @@
 """Rendezvous addresses of a gang whose nodes are all on one host: loopback with a port of its own.
 
-Called by `agent` for every start. The controller writes a node name with a port per slot, or a name
-of the run's own. Here all nodes share one machine's ports, so each such address gets a free port,
-which every pod of the gang receives, even one started later. The pods' requests keep the ports over
-a restart. A port is released when its last pod is gone.
+Called by `agent` for every start. The controller writes the rendezvous address into a pod's
+environment: a node name and a port that follows from the slot, or a name made for the run. Here all
+nodes share the ports of one machine. So each such address is replaced by `127.0.0.1` and a free
+port, the same for every pod of the gang, even one started later. The pods' requests record the
+ports, so that they survive a restart of the agent. A port is released when its last pod is gone.
 """
 
 import socket
@@ -40,8 +41,12 @@ class Rendezvous:
     def translate(
         self, env: dict[str, str], *, pod: str, run: str, attempt: str, hosts: Iterable[str]
     ) -> tuple[dict[str, str], list[tuple[Place, int]]]:
-        """Return the variables to change, and what the pod's request must remember. A host that is
-        neither in `hosts` nor the run's own name was set by the user and is kept."""
+        """Return the variables to change, and the ports that the pod's request must record.
+
+        `MASTER_ADDR` and `PET_MASTER_ADDR` are changed, with their ports, if the host is in
+        `hosts`, the names of this machine's nodes. `PET_RDZV_ENDPOINT` is changed if its host is in
+        `hosts`, or is a name other than `localhost` and this machine's own. Every other value was
+        set by the user and is kept."""
         changed: dict[str, str] = {}
         used: dict[Place, int] = {}
         known = set(hosts)
@@ -59,7 +64,7 @@ class Rendezvous:
         return changed, list(used.items())
 
     def remember(self, pod: str, places: Iterable[tuple[Place, int]]) -> None:
-        """Restore the ports of a pod that was started before."""
+        """Restore the ports that a pod got when it was started by an earlier agent."""
         for place, port in places:
             self._take(place, port)
             self._come(place, pod)
@@ -109,7 +114,8 @@ class Rendezvous:
 
 
 def _is_resolved(host: str) -> bool:
-    """Return whether it is an address or this machine's name; only users write those."""
+    """Return whether the host is an address, `localhost` or this machine's name. Only users write
+    such hosts; the controller writes other names."""
     return host in ("localhost", socket.gethostname()) or host.replace(".", "").isdigit()
 
 

@@ -1,7 +1,8 @@
 """What a shim must run for a pod: command, environment, user, folder, limits.
 
 Called by `agent` when it starts a pod. Translates the Pod object for this machine and starts
-nothing. Nothing of the server's own environment is passed on.
+nothing. The job gets no variable of the server's own environment, except PATH if the server does
+not run as root.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ GRACE_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """A node of this machine. Without devices its GPUs are virtual slots."""
+    """A node of this machine. If it has no devices, its GPUs are virtual slots."""
 
     name: str
     flavor: str
@@ -57,7 +58,8 @@ class Requests:
     hosts: frozenset[str]  # names of all nodes of this machine
 
     def make(self, pod: Pod, wire: Wire, node: LocalNode) -> Record:
-        """Return the request for a pod; raise `CannotStart` if no attempt could succeed here."""
+        """Return the request for a pod. Raise `CannotStart` if no attempt to start the pod here
+        could succeed."""
         container = first_container(wire)
         account = self.users.account(pod.namespace)
         home = self.users.home(self.work, pod.namespace)
@@ -108,7 +110,7 @@ class Requests:
         }
 
     def devices_of(self, wire: Wire, node: LocalNode) -> list[str]:
-        """Return the UUIDs of the leased devices; none for virtual slots."""
+        """Return the UUIDs of the devices that the pod leases; an empty list for virtual slots."""
         return [node.devices[slot].uuid for slot in slots_of(wire, node)] if node.devices else []
 
     def _meet(
@@ -129,8 +131,11 @@ class Requests:
         )
 
     def _visible(self, pod: Pod, wire: Wire, node: LocalNode) -> str | None:
-        """Return the value of CUDA_VISIBLE_DEVICES: UUIDs, which survive renumbering, or the
-        numbers of virtual slots, so that a script can tell which are its own."""
+        """Return the value of CUDA_VISIBLE_DEVICES; None if the pod has no slots on a node without
+        devices.
+
+        On a node with devices, the value lists their UUIDs, which survive renumbering. On virtual
+        slots it lists the slot numbers, so that a script can tell which slots are its own."""
         slots = slots_of(wire, node)
         if node.devices:
             if len(slots) != pod.gpus:
@@ -154,7 +159,7 @@ def slots_of(wire: Wire, node: LocalNode) -> list[int]:
 
 
 def leases_of(wire: Wire) -> list[str]:
-    """Return the names of the leases that the pod was created from."""
+    """Return the names of the leases that the pod was created for."""
     for variable in list_at(first_container(wire), "env"):
         if isinstance(variable, dict) and variable.get("name") == LEASES:
             return [name for name in text_at(variable, "value").split(",") if name]
@@ -169,7 +174,8 @@ def first_container(wire: Wire) -> Wire:
 
 
 def limit(container: Wire, resource: str) -> int | None:
-    """Return the limit in bytes or thousandths of a CPU; None if there is none."""
+    """Return the container's limit in bytes, or in thousandths of a CPU; None if it has no such
+    limit."""
     value = part(part(container, "resources"), "limits").get(resource)
     if value is None:
         return None
@@ -177,7 +183,7 @@ def limit(container: Wire, resource: str) -> int | None:
 
 
 def places_of(request: Record) -> list[tuple[tuple[str, str, str], int]]:
-    """Return the meeting ports in a pod's request."""
+    """Return the rendezvous ports that a pod's request records."""
     found = request.get("places")
     return [
         ((str(run), str(attempt), str(place)), int(port))
@@ -186,7 +192,7 @@ def places_of(request: Record) -> list[tuple[tuple[str, str, str], int]]:
 
 
 def moved_of(request: Record) -> dict[str, str]:
-    """Return the variables whose values differ from the Pod's spec."""
+    """Return the variables whose values in the request differ from the Pod's spec."""
     found = request.get("moved")
     items = found.items() if isinstance(found, dict) else ()
     return {str(name): str(value) for name, value in items}

@@ -1,7 +1,7 @@
 """The living shims: has them forked, waits for their deaths without polling, and signals them.
 
-Called by `pods`. A shim is known by a pidfd, so a signal never hits a process that has reused its
-pid. What a shim did is in its pod's journal; this module knows only the process.
+Called by `pods`. A shim is known by a pidfd, so a signal never hits a process that has reused the
+shim's pid. What a shim did is in its pod's journal; this module knows only the process.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ _AT_ONCE: Millis = 0
 
 
 class Shims:
-    """Manages shims. `on_change(uid)`: a shim of this pod died, or must be requested again."""
+    """Manages shims. `on_change(uid)` is called when a shim of this pod has died, or must be
+    requested again."""
 
     def __init__(self, clock: Clock, forks: Forks, on_change: Callable[[str], None]) -> None:
         self._clock = clock
@@ -34,13 +35,14 @@ class Shims:
         self._watched: dict[str, dict[int, int]] = {}  # uid -> pid -> pidfd
 
     def ask(self, journal: PodJournal) -> None:
-        """Request a shim, unless that was done."""
+        """Request a shim for the journal's pod, unless one was already requested."""
         if journal.uid not in self._asked:
             self._asked[journal.uid] = journal
             self._forks.ask(journal)
 
     def ask_again(self) -> None:
-        """Report all requests as changed: they may have been lost with the zygote."""
+        """Drop all requests, which may have been lost with the zygote, and call `on_change` for
+        their pods."""
         asked, self._asked = self._asked, {}
         for uid in asked:
             self._on_change(uid)
@@ -49,7 +51,7 @@ class Shims:
         return self._deaths.get(uid, 0)
 
     def on_fork(self, pid: int, uid: str) -> None:
-        """Handle the zygote's answer; pid 0: it refused the request."""
+        """Handle the zygote's answer to a request; pid 0 means that the zygote refused."""
         journal = self._asked.get(uid)
         if journal is not None and pid:
             self.watch(journal, pid)
@@ -69,7 +71,9 @@ class Shims:
         asyncio.get_running_loop().add_reader(fd, self._on_death, journal, pid)
 
     def stop(self, journal: PodJournal, grace: Millis, left: Millis) -> None:
-        """Ask the shim to end its job with `left` of its grace. A longer grace is ignored."""
+        """Ask the shim to end its job. `grace` is the whole grace period, `left` the part of it
+        that is left. A request is ignored if its grace period is not 0 and not shorter than the one
+        before."""
         if self._graces.get(journal.uid, grace + 1) <= grace and grace > _AT_ONCE:
             return
         journal.ask_to_stop(grace_ms=grace, due_boot_ms=records.boot_ms() + left)
@@ -82,7 +86,7 @@ class Shims:
                 signal.pidfd_send_signal(fd, signal.SIGTERM)
 
     async def is_ended(self, journal: PodJournal) -> bool:
-        """End the pod without grace; return True once nothing of it is left."""
+        """End the pod at once, without grace; return True once no process of it is left."""
         stage = journal.stage()
         if stage is PodStage.REQUESTED and not journal.give_up():
             stage = journal.stage()
@@ -94,8 +98,10 @@ class Shims:
         return True
 
     async def bring_to_end(self, journal: PodJournal, last_alive: Instant) -> None:
-        """Kill what is left of a pod whose shim was killed, then write its end. The end is now if
-        we saw the shim die or found processes, otherwise the last sign of life."""
+        """Kill what is left of a pod whose shim was killed, then record the pod's end.
+
+        The recorded end is now if this agent saw the shim die or found processes. Otherwise it is
+        the pod's last sign of life, but not before `last_alive`."""
         count = 0
         while left := await asyncio.to_thread(end_leftovers, journal):
             count += left
@@ -113,7 +119,7 @@ class Shims:
             self._unwatch(uid, pid)
 
     def close(self) -> None:
-        """Stop watching; running shims continue."""
+        """Stop watching the shims; they and their jobs continue."""
         for uid in list(self._watched):
             self.forget(uid)
 

@@ -1,8 +1,8 @@
 """The statuses that the agent writes on Pods, in a kubelet's terms.
 
-Called by `agent`. Statuses are replaced as a whole, so each contains everything. The controller
-reads the phase, `reason` (only of a pod that never started), and exit code and end time of the
-first container; see `core.objects.pod`.
+Called by `agent`. A status is always replaced as a whole, so each one contains every field. The
+controller reads the phase, `reason` (only of a pod that never started), and exit code and end time
+of the first container; see `core.objects.pod`.
 """
 
 from leasehold.adapters.agent.journals import Exit, PodJournal
@@ -27,14 +27,14 @@ def claimed(agent: str, at: Instant) -> Wire:
 
 
 def with_env(status: Wire, journal: PodJournal | None) -> Wire:
-    """Add the variables whose values differ from the Pod's spec. The field is never shown: the
-    server puts these values into the spec that it returns."""
+    """Add to the status the variables whose values differ from the Pod's spec. Clients never see
+    this field: the server moves its values into the spec that it returns."""
     moved = {} if journal is None else moved_of(journal.request)
     return {**status, MOVED_ENV: moved} if moved else status
 
 
 def claimer(wire: Wire) -> str:
-    """Return the agent that has claimed the pod; "" for none."""
+    """Return the id of the agent that has claimed the pod; "" if no agent has."""
     for condition in list_at(part(wire, "status"), "conditions"):
         if isinstance(condition, dict) and condition.get("type") == CLAIMED:
             return text_at(condition, "message")

@@ -1,9 +1,9 @@
 """Rejects by path what this machine cannot honour in a Run's pod template.
 
-Called at admission, in addition to `core.objects.template`, which applies everywhere. A local
-process has no image, volumes, network of its own or second container. `image` and `imagePullPolicy`
-are accepted and ignored, so that the same manifest also runs on a cluster; the agent says so in an
-event.
+Called at admission, after the checks of `core.objects.template`, which apply everywhere. A local
+process has no image, no volumes, no second container and no network of its own. `image` and
+`imagePullPolicy` are accepted and ignored, so that the same manifest also runs on a cluster; the
+agent reports this in an event.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ _ELSE = "a process of this machine cannot have this field; leave it out"
 
 
 def problems_of_template(run: Wire) -> list[tuple[str, str]]:
-    """Return (path, why) of every template field that would otherwise be ignored."""
+    """Return (path, why) of every field of the template that this machine could only ignore."""
     if run.get("kind") != "Run":
         return []
     path = "spec.template.spec"

@@ -1,9 +1,10 @@
 """The Unix user of each namespace.
 
-Created by the composition root, asked by `agent` for every start. Under root, each namespace has a
-configured user or a uid from a private range. It keeps the uid (in a file, and as owner of its
-folder), so that namespaces cannot touch each other's files and processes. Without root, one user
-runs everything. No job runs as root.
+Created by the composition root, asked by `agent` for every start. If the server runs as root, each
+namespace has a configured user, or a uid from a private range. A namespace keeps its uid, so that
+namespaces cannot touch each other's files and processes; a file records it, and the namespace's
+folder belongs to it. If the server does not run as root, all jobs run as its own user. No job runs
+as root.
 """
 
 import json
@@ -49,9 +50,9 @@ class Users:
         configured: Mapping[str, str] | None = None,
         private_first: int | None = None,
     ) -> None:
-        """`work`: the folder with the namespaces' folders, whose owners count. `restored`: uids
-        from a backup, used if there is no list. `configured`: namespace to user name. Raise
-        `AgentError` if a name cannot be used."""
+        """`work`: the folder that contains the folder of each namespace; a namespace gets back the
+        uid that owns its folder. `restored`: a list of uids from a backup, used if `folder` has
+        none. `configured`: user names by namespace. Raise `AgentError` if a name cannot be used."""
         self._file = folder / "users.json"
         self._work = work
         self._is_root = os.geteuid() == 0
@@ -70,7 +71,7 @@ class Users:
 
     @property
     def trust(self) -> str:
-        """Return which users are protected from each other, as a message at start."""
+        """The message at start that says which users are protected from each other."""
         if self._is_root:
             return (
                 "Jobs run as Unix users of their namespaces: one namespace cannot read another's "
@@ -85,7 +86,7 @@ class Users:
 
     @property
     def path(self) -> str:
-        """The search path of jobs; without root, the user's own."""
+        """The search path of jobs; without root, the search path of the server itself."""
         return ROOT_PATH if self._is_root else os.environ.get("PATH", ROOT_PATH)
 
     def account(self, namespace: str) -> UserAccount:
@@ -101,8 +102,9 @@ class Users:
         return UserAccount(uid=uid, gid=uid, name=namespace)
 
     def estranged(self) -> list[str]:
-        """Return messages about namespaces with files of an earlier uid, and how to change their
-        owner. The administrator decides, because the files may be meant to stay separate."""
+        """Return a message for each namespace that has files of an earlier uid, with the command
+        that changes their owner. The administrator decides, because the files may be meant to stay
+        separate."""
         told: list[str] = []
         if self._work is None:
             return told
@@ -117,8 +119,11 @@ class Users:
         return told
 
     def _others_in(self, home: Path, namespace: str, account: UserAccount) -> set[int]:
-        """Return earlier uids of the namespace: the owner of its folder, until the first job after
-        a change takes the folder over, and its private uid, which stays reserved."""
+        """Return earlier uids of the namespace that still own files.
+
+        One is the owner of the namespace's folder: after a change of the user, the first job
+        changes that owner. The other is the namespace's private uid, if files in the folder still
+        belong to it."""
         found: set[int] = set()
         with suppress(OSError):  # not there, or unreadable, which its jobs will report
             there = home.lstat()
@@ -130,8 +135,9 @@ class Users:
         return found - {account.uid}
 
     def home(self, work: Path, namespace: str) -> Path:
-        """Return the namespace's folder; create it if missing. The folder outlives its runs. Files
-        in it keep their owner, even if the namespace has another user now."""
+        """Return the namespace's folder; create it if it is missing. The folder outlives the
+        namespace's runs. Files in it keep their owner, even if the namespace has got another user
+        since."""
         account = self.account(namespace)
         home = work / namespace
         try:
@@ -159,7 +165,8 @@ class Users:
     def _check_nobody_elses(
         self, home: Path, uid: int, namespace: str, account: UserAccount
     ) -> None:
-        """Raise `CannotStart` if the folder is another namespace's, to keep its files private."""
+        """Raise `CannotStart` if the folder belongs to another namespace, whose files must stay
+        private."""
         other = next((name for name, its in self._private.items() if its == uid), namespace)
         if other != namespace:
             raise CannotStart(
@@ -184,14 +191,15 @@ class Users:
         return uid
 
     def _unused(self, taken: set[int]) -> int | None:
-        """Return a free uid, from a random start: other control planes here assign uids too."""
+        """Return a uid that is not in `taken`. The search starts at a random uid, because other
+        control planes on this machine assign uids too."""
         start = secrets.randbelow(len(self._range))
         steps = range(len(self._range))
         numbers = (self._range[(start + step) % len(self._range)] for step in steps)
         return next((uid for uid in numbers if uid not in taken), None)
 
     def _owners(self) -> dict[str, int]:
-        """Return the owner of each folder in the work folder, where only root creates folders."""
+        """Return the owner of each folder in the work folder. Only root creates folders there."""
         if self._work is None or not self._work.exists():
             return {}
         return {each.name: each.lstat().st_uid for each in self._work.iterdir()}
@@ -220,8 +228,8 @@ class Users:
 
 
 def _remembered(file: Path) -> dict[str, int]:
-    """Return the uid of each namespace. Raise `AgentError` if the file is damaged: a new uid would
-    lock a namespace out of its own files."""
+    """Return the uid of each namespace from the file. Raise `AgentError` if the file is damaged:
+    with a new uid, a namespace could not read its own files."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
@@ -247,7 +255,8 @@ def _uids_of_processes() -> set[int]:
 
 
 def _mapped_range() -> range:
-    """Return the range of private uids: the usual one, or a small one if it is not mapped."""
+    """Return the range of private uids: the usual one, or a small one if this process' user
+    namespace does not map the usual one."""
     high = range(PRIVATE_FIRST, PRIVATE_FIRST + PRIVATE_COUNT)
     try:
         lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()

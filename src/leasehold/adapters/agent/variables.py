@@ -1,8 +1,8 @@
-"""A container's environment and command with references and sources resolved as in Kubernetes.
+"""A container's environment and command, with references and sources resolved as in Kubernetes.
 
-Called by `requests`. Variables are resolved in order: `$(NAME)` is the value of an earlier one,
-`$$(NAME)` the text `$(NAME)`. A value may come from the pod's own fields and resources. There are
-no secrets and config maps; they are rejected by path.
+Called by `requests`. Variables are resolved in order: `$(NAME)` becomes the value of an earlier
+variable, `$$(NAME)` the text `$(NAME)`. A value may come from the pod's own fields and resources.
+Secrets and config maps do not exist here; a reference to one is rejected by path.
 """
 
 import re
@@ -44,7 +44,8 @@ _FIELDS: dict[str, Callable[[Pod], str]] = {
 
 
 def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the container declares. `given` are earlier ones."""
+    """Return the variables that the container declares. `given`: variables that the declared ones
+    may refer to."""
     env = dict(given)
     found: dict[str, str] = {}
     size = 0
@@ -64,7 +65,7 @@ def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str
 
 
 def words(written: Sequence[object], env: Mapping[str, str]) -> list[str]:
-    """Return a command line with its references replaced."""
+    """Return the words of a command line with their references replaced."""
     found: list[str] = []
     size = 0
     for each in written:
@@ -76,8 +77,9 @@ def words(written: Sequence[object], env: Mapping[str, str]) -> list[str]:
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """Replace references; unknown ones stay as they are. Raise `CannotStart` before the text grows
-    beyond what a process can receive: nested references grow without bounds."""
+    """Replace references to variables; references to unknown ones stay as they are. Raise
+    `CannotStart` before the text is longer than a process can receive, because nested references
+    can grow without bounds."""
     if "$" not in text:
         return text
     size = len(text)
@@ -99,7 +101,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
 
 def problem_of_source(source: object) -> tuple[str, str] | None:
     """Return the path below `valueFrom` and the reason if the source is not supported; None if it
-    is. The path is "" if it concerns the whole source."""
+    is supported. The path is "" if the problem concerns the whole source."""
     if not isinstance(source, dict):
         return "", f"{shown(source)}: {_ONE_SOURCE}"
     named = {str(kind): value for kind, value in source.items() if value is not None}
@@ -146,7 +148,10 @@ def _sourced(pod: Pod, container: Wire, source: object, path: str) -> str:
 
 
 def _amount(container: Wire, reference: Wire, path: str) -> str:
-    """Return the amount divided by the divisor, rounded up; "0" without such an amount."""
+    """Return the container's amount of the resource, divided by the divisor and rounded up.
+
+    A missing request counts as the limit, and a missing limit as 0. Example: `requests.memory` of
+    1000Mi with divisor 1Gi gives "1"."""
     where, _, what = text_at(reference, "resource").partition(".")
     resources = part(container, "resources")
     value = part(resources, where).get(what)

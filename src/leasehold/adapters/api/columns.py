@@ -1,7 +1,7 @@
 """The columns of `kubectl get` for each kind, and how each cell is computed.
 
 Data for `resources`; `tables` renders it. The columns of Pods, Nodes, Events and Namespaces are
-those of the real server. Cells are read leniently: a missing field is blank.
+those of a real Kubernetes API server. Cells are read leniently: a missing field is blank.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ Cell = Callable[[Wire, Instant], object]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `wide` ones only with `-o wide`. `path` is the field that a
-    CustomResourceDefinition shows instead of a computed cell, because it can only show a field."""
+    """One column; a `wide` one is only shown with `-o wide`. `path`: the field that a
+    CustomResourceDefinition shows instead of the computed cell, because it can only show fields."""
 
     name: str
     cell: Cell
@@ -31,7 +31,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Returns the scalar under a dotted path; blank if there is none."""
+    """Returns the text or number at a dotted path of an object; blank if it is missing or is a
+    mapping or list."""
 
     path: str
 
@@ -96,7 +97,8 @@ def _mappings(obj: Wire, key: str) -> list[Wire]:
 
 
 def _run_reason(obj: Wire, _: Instant) -> object:
-    """Return why: the reason of the last true condition whose reason says more than its type."""
+    """Return the reason shown for a Run: that of the last true condition whose reason differs from
+    its type. If there is none, return the type of the last true condition."""
     holding = [
         condition
         for condition in _mappings(part(obj, "status"), "conditions")

@@ -1,9 +1,9 @@
 """Our kinds as CustomResourceDefinitions for a real Kubernetes API server.
 
-Printed by `leasehold crds` and applied at installation. They are built from the same tables as the
-facade, so both servers agree: names and selectable fields from `resources`, fields from `schemas`,
-columns from `columns`. Immutability, which the facade's store enforces itself (`objects.rules`), is
-added here as CEL.
+Printed by `leasehold crds` and applied at installation. They are built from the same tables as our
+own REST server, so both servers agree: names and selectable fields from `resources`, fields from
+`schemas`, columns from `columns`. Our own store makes fields immutable in code (`objects.rules`);
+here CEL rules do it.
 """
 
 from leasehold.adapters.api.columns import At, Column, Since
@@ -91,7 +91,8 @@ def _version(resource: Resource) -> Wire:
 
 
 def _schema(resource: Resource) -> Wire:
-    """Return the facade's schema without metadata, which the server defines itself."""
+    """Return our server's schema of the kind without its metadata, which Kubernetes defines
+    itself."""
     schema = _RULED.get(resource.kind, lambda plain: plain)(schema_of(resource.kind))
     fields: Wire = {**part(schema, "properties"), "metadata": {"type": "object"}}
     if resource.subresource("status") is None:
@@ -110,7 +111,8 @@ _RULED = {"Run": with_run_rules, "Budget": with_budget_rules}
 
 
 def _columns(columns: tuple[Column, ...]) -> list[Wire]:
-    """Return the columns that show a field; the name is always shown and is not listed."""
+    """Return the columns that show a field, for a CustomResourceDefinition. The name is left out,
+    because Kubernetes always shows it."""
     found: list[Wire] = []
     for column in columns:
         path = _path(column)

@@ -1,4 +1,4 @@
-"""The resources of the facade, one row each: names, columns, selectable fields, writers.
+"""The resources of our REST server, one row each: names, columns, selectable fields, writers.
 
 Data for `paths`, `discovery`, `openapi`, `tables`, `selectors` and `access`. To add a kind, add a
 row here and a schema to `schemas`.
@@ -23,8 +23,8 @@ BY_SYSTEM = "only the control plane writes this kind"
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A subresource. `kind` and `group` are those of its body; `roles` and the system may use
-    it."""
+    """A subresource. `kind` and `group` are those of a request's body. `roles`: the roles that may
+    use it, besides the system role."""
 
     name: str
     verbs: tuple[str, ...]
@@ -40,9 +40,12 @@ STATUS = Subresource("status", ("get", "patch", "update"))
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource. `writers` maps a role to its verbs; the system has all. `is_public`: every token
-    may read it in any namespace; otherwise a caller reads only in the namespaces it may see.
-    `unset` is the value that a selector assumes for a missing field."""
+    """A resource.
+
+    `writers` maps a role to the verbs it may use; the system role may use all. `is_public`: every
+    token may read the resource in any namespace; otherwise a caller may read it only in the
+    namespaces that its token covers. `unset` is the value that a selector assumes for a missing
+    field."""
 
     kind: str
     plural: str
@@ -78,7 +81,7 @@ class Resource:
 
     @property
     def qualified(self) -> str:
-        """The name in error messages, such as `runs.rq.davidlangworthy.io`."""
+        """The resource's name in error messages, such as `runs.rq.davidlangworthy.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -286,7 +289,7 @@ def resource_of(kind: str) -> Resource:
 
 
 def groups() -> dict[tuple[str, str], list[Resource]]:
-    """Return the resources by group and version, in the order of the table."""
+    """Return the resources of each (group, version), in the order of the table."""
     found: dict[tuple[str, str], list[Resource]] = {}
     for each in RESOURCES:
         found.setdefault((each.group, each.version), []).append(each)

@@ -1,9 +1,9 @@
 """CEL rules and bounds for the CRDs: most checks of `core.objects.run`.
 
-Used by `crds`, for API servers that have no other admission check. A rule is a CEL expression that
-the server evaluates on every write; it names the field and the remedy. Checks that CEL cannot
-express (a pod template is open to any Kubernetes field) are reported by the controller on the
-object.
+Used by `crds`, because a cluster has no admission check of ours in front of it. A rule is a CEL
+expression that the API server evaluates on every write; its message names the field and the remedy.
+Some checks cannot be written in CEL: a pod template, for example, may contain any Kubernetes field.
+The controller makes those checks, and reports problems on the object.
 """
 
 from copy import deepcopy
@@ -100,8 +100,8 @@ _ALLOWS = "has(self.funding.allowBorrow) && self.funding.allowBorrow"
 
 
 def _rule(field: str, holds: str, says: str, *, unless: str = "") -> Wire:
-    """Return a rule with a fixed message: one with numbers computed in CEL would exceed the
-    server's cost limit."""
+    """Return a CEL rule with a fixed message. A message with numbers computed in CEL would exceed
+    the server's cost limit."""
     holds = f"{unless} || ({holds})" if unless else holds
     return {"rule": holds, "fieldPath": f".{field}", "message": says}
 
@@ -191,7 +191,8 @@ _RUN_RULES = [
 
 
 def _fixed(path: str, remedy: str) -> Wire:
-    """Return a transition rule that refuses every change of one field, which may be absent."""
+    """Return a rule that refuses every update that changes the field at `path`, which may be
+    absent."""
     parts = path.split(".")
     prefixes = [".".join(parts[: at + 1]) for at in range(len(parts))]
     has_new, has_old = (
@@ -202,7 +203,8 @@ def _fixed(path: str, remedy: str) -> Wire:
 
 
 def _fixed_fields(spec: Wire) -> list[str]:
-    """Return the immutable fields of a Run's spec, each as high in the schema as possible."""
+    """Return the paths of a Run's immutable fields. A mapping without editable fields is one path;
+    of a mapping with editable fields, the other fields are listed one by one."""
     editable = [path.removeprefix("spec.") for path in EDITABLE_IN_A_RUN]
     found = []
     for name, schema in part(spec, "properties").items():
@@ -229,7 +231,7 @@ _TYPES: dict[str, Wire] = {
 
 
 def with_run_rules(schema: Wire) -> Wire:
-    """Return the schema of a Run with everything that a server can check."""
+    """Return the schema of a Run with every rule and bound that a server can check itself."""
     found = _with_sizes(schema, "Run")
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _RUN_BOUNDS.items():
@@ -259,8 +261,10 @@ def with_run_rules(schema: Wire) -> Wire:
 
 
 def with_budget_rules(schema: Wire) -> Wire:
-    """Return the schema of a Budget with everything that a server can check. Distinct names and
-    existing envelopes in caps exceed the cost limit; the controller reports those."""
+    """Return the schema of a Budget with every rule and bound that a server can check itself.
+
+    Two checks would exceed the server's cost limit: that envelopes have distinct names, and that
+    caps name existing envelopes. The controller makes these two."""
     found = _with_sizes(schema, "Budget")
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _BUDGET_BOUNDS.items():
@@ -286,8 +290,9 @@ def with_budget_rules(schema: Wire) -> Wire:
 
 
 def _with_sizes(schema: Wire, kind: str) -> Wire:
-    """Return a copy in which every list and mapping of `bounds` has its size limit. The open parts
-    of a template are limited when the controller tries the Run."""
+    """Return a copy of the schema in which every list and mapping of `core.objects.bounds` has its
+    size limit. Parts of a pod template that the schema leaves open are checked when the controller
+    tries the Run."""
     found = deepcopy(schema)
     for bound in BOUNDS[kind]:
         at = found

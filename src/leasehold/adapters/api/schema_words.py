@@ -12,7 +12,8 @@ OPEN = "x-kubernetes-preserve-unknown-fields"
 def mapping(
     about: str, fields: Wire, *, required: tuple[str, ...] = (), is_open: bool = False
 ) -> Wire:
-    """Return an object schema with these fields; an open one may have others too."""
+    """Return the schema of an object with these fields; if `is_open`, it may have other fields
+    too."""
     found: Wire = {"type": "object", "description": about, "properties": fields}
     if required:
         found["required"] = list(required)
@@ -54,7 +55,8 @@ def many(about: str, item: Wire) -> Wire:
 
 
 def named(about: str, item: Wire, *, key: str = "name") -> Wire:
-    """Return a list whose items have distinct keys; a server-side apply merges them by that key."""
+    """Return the schema of a list whose items have distinct keys. A server-side apply merges the
+    items by that key."""
     return {
         **many(about, item),
         "x-kubernetes-list-type": "map",
@@ -63,12 +65,12 @@ def named(about: str, item: Wire, *, key: str = "name") -> Wire:
 
 
 def distinct(about: str) -> Wire:
-    """Return a list of distinct strings."""
+    """Return the schema of a list of distinct strings."""
     return {**many(about, TEXT), "x-kubernetes-list-type": "set"}
 
 
 def table(about: str, value: Wire) -> Wire:
-    """Return a mapping from strings to such values."""
+    """Return the schema of a mapping from strings to values of the schema `value`."""
     return {"type": "object", "description": about, "additionalProperties": value}
 
 

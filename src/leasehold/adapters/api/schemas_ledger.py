@@ -1,4 +1,5 @@
-"""OpenAPI schemas of what the ledger writes, and partial ones of core kinds.
+"""OpenAPI schemas of the objects that the ledger writes, and partial ones of Kubernetes' core
+kinds.
 
 Data for `openapi` and `shapes`, like `schemas_users`. Spec and status of Pods and Nodes are left
 open, because Kubernetes defines them and kubectl knows them.

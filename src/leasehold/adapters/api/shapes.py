@@ -1,4 +1,4 @@
-"""Differences between an object and its schema: unknown fields and wrong types, by path.
+"""Compares an object with its schema: yields unknown fields and wrong types, by path.
 
 Called before a write; the caller decides what to do about a difference.
 """
@@ -22,7 +22,8 @@ _OF_STORE = ("deletionGraceMs",)  # internal note of a deletion, never shown
 
 
 def knows(schema: Wire, value: object) -> bool:
-    """Return whether all fields are known, without computing paths: most objects are valid."""
+    """Return whether the schema knows all fields of `value`. Paths are not computed, because most
+    objects have no unknown field."""
     if isinstance(value, list):
         items = part(schema, "items")
         return all(knows(items, each) for each in value)
@@ -36,7 +37,8 @@ def knows(schema: Wire, value: object) -> bool:
 
 
 def unknown(value: object, schema: Wire, path: str) -> Iterator[tuple[str, Wire, str]]:
-    """Yield path, mapping and key of each unknown field, but nothing below unknown fields."""
+    """Yield each unknown field as (path, the mapping that has it, its key). Fields below an unknown
+    field are not reported."""
     if isinstance(value, list):
         items = part(schema, "items")
         for index, each in enumerate(value):

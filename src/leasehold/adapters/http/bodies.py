@@ -1,4 +1,4 @@
-"""Request bodies as plain data from JSON, YAML or protobuf; anything unsafe is a 400.
+"""Request bodies as plain data from JSON, YAML or protobuf; anything unsafe is refused with 400.
 
 Called by the writing handlers. The result is what JSON can express: mappings with text keys, finite
 numbers of at most 64 bits, text without lone surrogates, nested at most `DEPTH_MAX` deep.
@@ -58,7 +58,8 @@ def json_value(body: bytes) -> object:
 
 
 def yaml_value(body: bytes) -> object:
-    """Parse one document. kubectl sends JSON, which is also YAML and is tried first."""
+    """Parse a body with one document, in JSON or YAML. JSON is tried first, because kubectl sends
+    it."""
     try:
         value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -74,7 +75,8 @@ def as_mapping(value: object) -> Wire:
 
 
 def check_plain(value: object) -> None:
-    """Raise `RequestRefused` for values that could not be stored and returned unchanged."""
+    """Raise `RequestRefused` for a value that the store could not return as it was: one with a
+    number of more than 64 bits, or nested too deeply."""
     level: list[object] = [value]
     for _ in range(DEPTH_MAX + 1):
         deeper: list[object] = []
@@ -119,7 +121,8 @@ def _yaml(body: bytes) -> object:
 
 
 def _plain(node: yaml.Node) -> object:
-    """Convert a node as sigs.k8s.io/yaml does: to JSON types; dates stay text."""
+    """Convert a YAML node to JSON types, as the Go library sigs.k8s.io/yaml does: a date stays
+    text."""
     if isinstance(node, yaml.MappingNode | yaml.SequenceNode) and node.tag not in _COLLECTIONS:
         raise bad_request(f"the YAML tag {node.tag[:80]!r} is not supported; leave it out")
     if isinstance(node, yaml.MappingNode):

@@ -1,9 +1,10 @@
-"""Admits connections and limits their time, so that strangers cannot use up the server.
+"""Admits connections and limits their time, so that no client can use up the server's descriptors.
 
 Used by `serve`, which has the listening socket and uvicorn's HTTP. Every process of this machine
-can connect. A client that has not sent a request's head yet gets `HELLO_S` and `HEAD_BYTES_MAX`. At
-the maximum number of connections, the oldest idle one is closed for a new one, so files, pipes and
-the store always have descriptors left. Tokens and streams per user are limited in `app`.
+can connect. A client must send the head of its first request within `HELLO_S`, and in at most
+`HEAD_BYTES_MAX`. At the maximum number of connections, the oldest idle one is closed for a new one,
+so that files, pipes and the store always have descriptors left. Tokens and streams per user are
+limited in `app`.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with a limit on the size of a request's head."""
+    """uvicorn's HTTP protocol with a limit on the size of a request's head."""
 
     has_asked = False  # a complete head was received
     on_end: Callable[[], None] | None = None
@@ -37,7 +38,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is waiting for an answer."""
+        """Whether no request of this connection is waiting for an answer."""
         if not self.has_asked or self.transport is None or self.transport.is_closing():
             return True
         return self.cycle is not None and self.cycle.response_complete and not self.pipeline
@@ -67,7 +68,8 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class Connections:
-    """Accepts connections between `open` and `close`; established ones continue after that."""
+    """Accepts connections from `open` until `close`. Connections accepted before `close`
+    continue."""
 
     def __init__(
         self,
@@ -78,7 +80,8 @@ class Connections:
         most: int | None = None,
         hello_s: float = HELLO_S,
     ) -> None:
-        """`most` connections at a time; None: the descriptor limit less a reserve."""
+        """`most`: the number of connections allowed at a time; None: the limit on descriptors less
+        a reserve."""
         self._listener = listener
         self._make = make
         self._context = context
@@ -179,7 +182,8 @@ class Connections:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Shut the socket down, so that readers see its end whatever state TLS is in."""
+    """Shut the socket down, so that its readers see the end of the connection, whatever state TLS
+    is in."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

@@ -44,7 +44,8 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """Chunks of a streamed answer; `close` makes the iterator end soon, wherever it waits."""
+    """A streamed answer. After `close`, the iterator `chunks` soon ends, whatever it is waiting
+    for."""
 
     chunks: AsyncGenerator[bytes, None]
     close: Callable[[], None]
@@ -82,7 +83,7 @@ class Request:
             self.warnings.append(text)
 
     def flag(self, name: str) -> bool:
-        """Return a boolean parameter, parsed like Go does."""
+        """Return a boolean query parameter, parsed as Go parses one."""
         value = self.query.get(name, "")
         if value in ("1", "t", "T", "true", "TRUE", "True"):
             return True
@@ -91,7 +92,7 @@ class Request:
         raise bad_request(f"{name}={value[:80]!r} is not a boolean; use true or false")
 
     def number(self, name: str, *, least: int = 0) -> int | None:
-        """Return an integer parameter; None if it is absent or empty."""
+        """Return an integer query parameter; None if it is absent or empty."""
         value = self.query.get(name, "")
         if not value:
             return None
@@ -146,7 +147,8 @@ def bad_request(message: str) -> RequestRefused:
 
 
 def wrong_option(request: Request, field: str, reason: str, message: str) -> RequestRefused:
-    """Return the refusal of a parameter that parses but is not allowed, like the real server's."""
+    """Return the refusal (422) of a query parameter whose value is well-formed but not allowed, in
+    the words of a real Kubernetes API server."""
     return RequestRefused(
         422,
         "Invalid",
@@ -173,7 +175,7 @@ def _text(segment: bytes) -> str:
 
 
 def _query(raw: bytes) -> dict[str, str]:
-    """Return the first value of each name, as the real server does."""
+    """Return the first value of each query parameter, as a real Kubernetes API server does."""
     if not raw:
         return {}
     try:
@@ -194,6 +196,7 @@ def _query(raw: bytes) -> dict[str, str]:
 
 
 def _quotable(text: str) -> str:
-    """Return the text for a quoted header string: printable ASCII with escaped quotes."""
+    """Return the text as the content of a quoted header string: printable ASCII with escaped
+    quotes."""
     plain = "".join(each if " " <= each <= "~" else "?" for each in text[:WARNING_CHARS_MAX])
     return plain.replace("\\", "\\\\").replace('"', '\\"')

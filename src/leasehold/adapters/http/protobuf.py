@@ -1,7 +1,8 @@
 """Decodes the protobuf bodies that kubectl insists on: namespaces, reviews, and drain's deletions.
 
-Called by `bodies`. It knows the wire format and four messages by their published field numbers.
-Answers are JSON, which kubectl accepts. Other kinds in protobuf are refused.
+Called by `bodies`. This module knows the wire format, and the published field numbers of the
+messages that it decodes. Answers are JSON, which kubectl accepts. Bodies of other kinds in protobuf
+are refused.
 """
 
 from collections.abc import Iterator
@@ -16,11 +17,12 @@ Value = int | bytes
 
 
 class BadProtobuf(ValueError):  # noqa: N818 - named for the condition
-    """The bytes are not a message, or one of an unknown kind."""
+    """The bytes are no protobuf message of Kubernetes, or one of a kind that we do not decode."""
 
 
 def decode_object(body: bytes) -> Wire:
-    """Decode the object in Kubernetes' envelope; raise `BadProtobuf` for unknown kinds."""
+    """Decode the object in Kubernetes' protobuf envelope; raise `BadProtobuf` if its kind is
+    unknown."""
     if not body.startswith(MAGIC):
         raise BadProtobuf("the body does not begin with the envelope of Kubernetes")
     envelope = _fields(body[len(MAGIC) :])

@@ -1,6 +1,7 @@
-"""A refused request: code, reason and all causes for the caller.
+"""The exception for a refused request: code, reason and all causes.
 
-Raised by everything that serves requests, `rest` and the query API; `rest.statuses` formats it.
+Raised by everything that serves requests, `rest` and the query API; `rest.statuses` turns it into
+the answer.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusalCause:
-    """One of several causes; `field` is a JSON path or ""."""
+    """One cause of a refusal; `field` is the path of the wrong field, or ""."""
 
     reason: str
     message: str
@@ -17,9 +18,10 @@ class RefusalCause:
 
 
 class RequestRefused(Exception):  # noqa: N818 - named for the condition
-    """Ends a request with a Kubernetes Status.
+    """Ends a request; the answer is a Kubernetes Status with this code and reason.
 
-    `kind`, `name` and `group` name the object that the request was about, if it was one object.
+    `kind`, `name` and `group` name the object that the request was about, if it was about one
+    object.
     """
 
     def __init__(

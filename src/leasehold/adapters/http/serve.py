@@ -1,4 +1,4 @@
-"""The facade on a TLS port, inside the running event loop.
+"""Our REST server on a TLS port, inside the running event loop.
 
 Called by `leasehold up`. uvicorn handles HTTP; signals, logging and the loop stay the caller's. At
 `stop` no new connections are accepted, watches and logs end, and open requests are answered.
@@ -33,11 +33,11 @@ class Streaming(Protocol):
 
 
 class PortInUse(Exception):  # noqa: N818 - named for the condition
-    """The port is in use or not permitted; the message says which, with a remedy."""
+    """The port is in use, or may not be used; the message names the problem and a remedy."""
 
 
 class HttpServer:
-    """A listening server."""
+    """A listening server; `stop` ends it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     def make_protocol(self) -> HttpProtocol:
-        """Return the protocol for a connection that `Connections` accepted."""
+        """Return the protocol object for a connection that `Connections` has accepted."""
         return HttpProtocol(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
@@ -89,8 +89,10 @@ class _Uvicorn(uvicorn.Server):
 async def serve(
     app: Streaming, *, host: str, port: int, certificates: Certificates, only_from: str = ""
 ) -> HttpServer:
-    """Start listening. With port 0 a free port is chosen, see `HttpServer.port`. `only_from`: PEM
-    certificates; a client must present one of them, or one signed by them."""
+    """Start listening. With port 0 a free port is chosen; `HttpServer.port` has its number.
+
+    `only_from`: certificates in PEM. If given, a client must present one of them, or a certificate
+    signed by one of them."""
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,

@@ -1,4 +1,4 @@
-"""The facade's certificates: a CA created at first start, and a server certificate.
+"""The server's certificates: a CA created at the first start, and a server certificate.
 
 Called by `leasehold up` before it listens. The CA lives as long as its folder, so that kubeconfigs
 stay valid. The server certificate is replaced when it is about to expire or the host names change.
@@ -33,7 +33,7 @@ class Certificates:
 
 
 class BadCertificates(Exception):  # noqa: N818 - named for the condition
-    """A file is not a certificate; the message names it and a remedy."""
+    """A file of the folder is not a certificate; the message names the file and a remedy."""
 
 
 def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:

@@ -1,9 +1,9 @@
 """Bearer tokens: a private file of hashes, shared by the server and the CLI.
 
 The file holds only SHA-256 digests; a token is shown once, at its creation. The server calls
-`caller_of` on every request and sees a changed file within `LOOK_S`. `leasehold token` may write
-while the server runs, under a lock beside the file. With an unreadable file, every token is
-refused.
+`caller_of` on every request, and notices a changed file within `LOOK_S`. `leasehold token` may
+write the file while the server runs; a lock file beside it keeps writers apart. While the file
+cannot be read, every token is refused.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A token's record, without the token itself. `expires` None: never."""
+    """What the file stores of a token: everything but the token itself. `expires` None: never."""
 
     caller: Caller
     sha256: str
@@ -82,7 +82,8 @@ class Tokens:
         return record.caller
 
     def digest_of(self, token: str) -> str | None:
-        """Return the digest of a valid token, to be kept instead of it; None if invalid."""
+        """Return the digest of a valid token, for callers that must not keep the token; None if the
+        token is invalid."""
         return None if self.caller_of(token) is None else _digest(token)
 
     def caller_of_digest(self, digest: str) -> Caller | None:
@@ -95,7 +96,8 @@ class Tokens:
         return record.caller
 
     def create(self, caller: Caller, *, expires: Instant | None = None) -> str:
-        """Create a token, on disk when this returns, and return it. It cannot be shown again."""
+        """Create a token and return it. The token's record is on disk when this returns; the token
+        itself cannot be shown again."""
         token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         record = TokenRecord(
             caller=caller, sha256=_digest(token), created=self._now(), expires=expires
@@ -118,7 +120,8 @@ class Tokens:
 
     @contextmanager
     def _changing(self) -> Iterator[Records]:
-        """Yield the records for changes in place; write them back if the block succeeds."""
+        """Yield the records as a list that the block may change; write the list back if the block
+        succeeds."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(
             self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600

@@ -44,7 +44,7 @@ class KubeContext:
 
 
 def load_context(path: str, context: str) -> KubeContext:
-    """Return the chosen context; raise `BadKubeconfig`."""
+    """Return the named context, or the current one; raise `BadKubeconfig` if it cannot be used."""
     files = _files(path)
     found = [(file, _read(file, required=bool(path))) for file in files]
     shown = ", ".join(str(file) for file in files)
@@ -142,7 +142,8 @@ def _text(wire: Wire, key: str) -> str:
 
 
 def _path(file: Path, name: str) -> str:
-    """Return the path; relative ones are relative to the kubeconfig file."""
+    """Return a path named in a kubeconfig; a relative one is relative to the folder of that
+    file."""
     return str(file.parent / name) if name else ""
 
 
@@ -189,7 +190,8 @@ def _with_user(context: KubeContext, file: Path, user: Wire) -> KubeContext:
 
 
 def _ask_plugin(file: Path, plugin: Wire) -> tuple[str, bytes, bytes]:
-    """Run an exec plugin and return its token, certificate and key. It may prompt on stderr."""
+    """Run an exec plugin and return its token, certificate and key. The plugin may prompt on
+    stderr."""
     command = _text(plugin, "command")
     args = plugin.get("args")
     words = [command, *(str(each) for each in (args if isinstance(args, list) else []))]

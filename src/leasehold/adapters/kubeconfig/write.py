@@ -44,7 +44,8 @@ class WrittenKubeconfig:
 
 
 def read_back(path: Path) -> WrittenKubeconfig | None:
-    """Return the content; None if the file is missing or was changed by others."""
+    """Return the content of such a file; None if the file is missing or another program has changed
+    its form."""
     try:
         config = yaml.safe_load(path.read_bytes())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]

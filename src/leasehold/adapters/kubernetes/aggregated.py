@@ -1,4 +1,4 @@
-"""The query API through Kubernetes' aggregation layer, plus actions ("deeds"), which are POST only.
+"""The query API through Kubernetes' aggregation layer, and actions ("deeds") that are POST only.
 
 The API server forwards requests for `query.rq.davidlangworthy.io` to us. All questions are one
 resource, `questions`, with the question as the name. kubectl looks up a name such as `runs` in
@@ -6,7 +6,8 @@ every group, so no resource here may share a name with one of our definitions, a
 the same kind.
 
 Every replica serves discovery, because an API service without a backend blocks the deletion of
-namespaces in the whole cluster. Answers and permissions are decided by the caller of this module.
+namespaces in the whole cluster. `Aggregated` only transports: its `ask` function computes answers
+and checks permissions.
 """
 
 import ssl
@@ -39,7 +40,7 @@ Ask = Callable[[ProxiedUser, str, Mapping[str, str], Wire | None], Awaitable[Wir
 
 
 class AnswerRefused(Exception):  # noqa: N818 - named for the condition
-    """Why a question has no answer, in the terms of a Kubernetes `Status`."""
+    """Carries the Kubernetes `Status` that says why a question is not answered."""
 
     def __init__(
         self, status: int, reason: str, message: str, causes: Sequence[tuple[str, str]] = ()
@@ -70,7 +71,8 @@ class Aggregated:
         self._trust: ssl.SSLContext | None = None  # set while serving
 
     async def serve(self, host: str, port: int, cert: Path, key: Path) -> web.AppRunner:
-        """Start serving; the caller ends it with the runner's `cleanup`."""
+        """Start serving, and return the server's runner. The caller must call the runner's
+        `cleanup` to stop."""
         app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/apis", self._groups)
         app.router.add_get(f"/apis/{QUERY_GROUP}", self._group)
@@ -85,8 +87,12 @@ class Aggregated:
         return runner
 
     def believe(self, proxy: FrontProxy) -> None:
-        """Use new front-proxy settings for new connections. Removed authorities stay in the TLS
-        context until the process ends, but are useless without an allowed name."""
+        """Replace the settings that decide which proxy may forward requests. They apply to new
+        connections.
+
+        Certificate authorities can only be added to a TLS context. An authority that was removed is
+        therefore accepted until the process ends. Its certificates are useless only if the settings
+        list allowed names, and the certificate has none of them."""
         assert self._trust is not None, "it serves"
         self._trust.load_verify_locations(cadata=proxy.ca_pem)
         self._proxy = proxy
@@ -142,8 +148,9 @@ class Aggregated:
 
 
 async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
-    """Register our APIService so that the API server forwards questions; False if there is no
-    Service of ours to reach us by."""
+    """Register our APIService, so that the API server forwards questions to our Service
+    `leasehold-query`. Return False if `namespace` has no such Service; nothing is registered
+    then."""
     services = _decode(await client.read(f"/api/v1/namespaces/{namespace}/services"))
     ports = [
         whole_at(ports[0], "port")
@@ -182,7 +189,8 @@ async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
 
 
 async def withdraw(client: Client) -> None:
-    """Remove our APIService: without a backend it would block the deletion of namespaces."""
+    """Remove our APIService. If it stayed without a backend, no namespace of the cluster could be
+    deleted."""
     with suppress(NotFound):
         await client.write("DELETE", _REGISTERED, {"propagationPolicy": "Background"})
 

@@ -1,8 +1,8 @@
 """HTTP client of a Kubernetes API server: credentials, concurrency and back-off.
 
-Used by `store` and the installer. Requests use lanes, each with its own connections, so that tenure
-and head never queue behind bulk writes. After a 401 the credentials are read again, once; a 401
-means that nothing has happened.
+Used by `store` and the installer. Requests use lanes, each with its own connections, so that writes
+of tenure and head never queue behind bulk writes. After a 401 the client reads its credentials
+again and repeats the request once. This is safe, because a 401 means that nothing has happened.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _log = structlog.get_logger("leasehold")
 
 
 class Lane(Enum):
-    """The purpose of a request. `VITAL`: tenure and the head."""
+    """The group of connections that a request uses. `VITAL` is for tenure and head."""
 
     VITAL = "vital"
     BULK = "bulk"
@@ -57,7 +57,7 @@ class Lane(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `key` is the object for error messages. With `data` it is a write."""
+    """One request. `key` names the object in error messages. `data` is the body of a write."""
 
     method: str
     path: str
@@ -74,7 +74,7 @@ class ApiRequest:
 
 
 class _Track:
-    """The connections of one lane, and the time until which the server asked for a pause."""
+    """The connections of one lane, and the instant until which the server asked us to pause."""
 
     def __init__(self, session: aiohttp.ClientSession, at_once: int) -> None:
         self.session = session
@@ -86,14 +86,16 @@ class _Track:
             await asyncio.sleep(left)
 
     def hold_off(self, said: str) -> None:
-        """Pause as the server asked, plus jitter: immediate retries would make it worse."""
+        """Pause for the seconds in `said`, the server's `Retry-After`, plus a random part. Without
+        the random part, all clients would come back at the same instant."""
         seconds = float(said) if said.isascii() and said.isdigit() else 1.0
         pause = min(seconds, RETRY_AFTER_MAX_S) * random.uniform(1.0, 1.2)
         self.not_before = max(self.not_before, asyncio.get_running_loop().time() + pause)
 
 
 class Client:
-    """Opened by its first request, on the loop of that request; `close` ends everything."""
+    """Sends requests to the API server. The first request opens the connections, on its own event
+    loop; `close` closes them."""
 
     def __init__(
         self,
@@ -103,7 +105,8 @@ class Client:
         request_s: float = REQUEST_S,
         agent: str = "leasehold",
     ) -> None:
-        """`load` reads the credentials, at first and whenever they are refused; it may block."""
+        """`load` reads the credentials, at first and whenever the server refuses them. It may
+        block, so it runs in a thread."""
         self._load = load
         self._in_flight = in_flight
         self._timeout = aiohttp.ClientTimeout(total=request_s, connect=CONNECT_S)
@@ -147,7 +150,8 @@ class Client:
         raise Unavailable(*request.key)
 
     async def stream(self, request: ApiRequest, *, quiet_s: float) -> "ApiStream":
-        """Return a streaming answer; it ends after a silence of `quiet_s`."""
+        """Return a streaming answer. The stream ends with `Unavailable` if nothing arrives for
+        `quiet_s`."""
         await self._opened()
         track = self._tracks[request.lane]
         await track.turn()
@@ -175,7 +179,7 @@ class Client:
             await asyncio.sleep(0)
 
     async def context(self) -> KubeContext:
-        """Return the server and our credentials."""
+        """Return the server's address and our credentials."""
         await self._opened()
         assert self._context is not None
         return self._context
@@ -263,7 +267,8 @@ class Client:
             self._tracks[lane] = _Track(session, at_once or 1)
 
     async def _reloaded(self) -> bool:
-        """Read the credentials again; False if they were just read, or cannot be read."""
+        """Read the credentials again. Return False if they were read a moment ago, or cannot be
+        read."""
         async with self._opening:
             now, before = asyncio.get_running_loop().time(), self._context
             if now - self._loaded_at < RELOAD_S or before is None:
@@ -280,7 +285,7 @@ class Client:
 
 
 class ApiStream:
-    """The chunks of a streaming answer."""
+    """A streaming answer, read chunk by chunk."""
 
     def __init__(
         self, response: aiohttp.ClientResponse, key: Key, others: "set[ApiStream]"

@@ -1,7 +1,7 @@
-"""Converts Events to and from `events.k8s.io/v1`, which has series for repetitions.
+"""Converts Events to and from `events.k8s.io/v1`, which reports repetitions as a series.
 
-Used by `store`. `shell.observe.events` writes the older form with a count, which every store has;
-it is converted on the way to the API server and back.
+Used by `store`. `shell.observe.events` writes the older form of an Event, with a count. Every other
+store keeps this form; for the API server it is converted in both directions.
 """
 
 from leasehold.core.names import Wire

@@ -1,7 +1,7 @@
 """Authenticates requests that the API server forwards, through the front-proxy headers.
 
-The API server connects with a certificate of its request-header authority and names the user in
-headers. It publishes the authority, the allowed names and the header names itself.
+The API server connects with a certificate of its request-header authority, and names the user in
+headers. A ConfigMap of the API server has the authority, the allowed names and the header names.
 """
 
 import json
@@ -30,7 +30,7 @@ class NoFrontProxy(Exception):  # noqa: N818 - named for the condition
 
 
 class UntrustedProxy(Exception):  # noqa: N818 - named for the condition
-    """The connected client may not name users in headers."""
+    """The connected client may not act for other users, so its headers are not believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class FrontProxy:
     group_headers: tuple[str, ...]
 
     def trust(self, cert: str, key: str) -> ssl.SSLContext:
-        """Return a server context with our certificate; clients need one of the authority's."""
+        """Return a server TLS context with our certificate. A client must present a certificate
+        that the request-header authority has signed."""
         found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         found.load_cert_chain(cert, key)
         found.load_verify_locations(cadata=self.ca_pem)
@@ -49,8 +50,9 @@ class FrontProxy:
         return found
 
     def asker(self, peer: Mapping[str, object] | None, headers: Mapping[str, str]) -> ProxiedUser:
-        """Return the user whom a request is for; raise `UntrustedProxy`. `peer` is the verified
-        certificate; `headers` may repeat a name."""
+        """Return the user for whom the API server forwards the request; raise `UntrustedProxy` if
+        the client may not act for users, or names none. `peer` is the client's verified
+        certificate. `headers` may contain several values of one name."""
         if self.names and not set(_common_names(peer or {})) & set(self.names):
             raise UntrustedProxy(
                 "the client certificate has none of the names that may act for other users"

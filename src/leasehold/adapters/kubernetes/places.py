@@ -1,7 +1,7 @@
 """The API paths of each kind on a Kubernetes API server.
 
-Our kinds and the core kinds of the port come from the table of `api`; kinds that only this adapter
-writes are added here.
+The table of `api.resources` has our kinds and the core kinds that every store has. Kinds that only
+this adapter writes are added here.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from leasehold.core.objects import tenure
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`api_version` is the objects' own; `base` is the path of the group and version."""
+    """Where the API server has the objects of a kind. `api_version` is written into the objects;
+    `base` is the path of their group and version."""
 
     kind: str
     api_version: str
@@ -29,7 +30,8 @@ class Place:
         return f"/{group}/{self.api_version}"
 
     def all(self, namespace: str = "") -> str:
-        """Return the path of all objects, in one namespace or in all."""
+        """Return the path of all objects of the kind: those of `namespace`, or without one those of
+        all namespaces."""
         namespace = namespace or self.home
         if not namespace or not self.is_namespaced:
             return f"{self.base}/{self.plural}"

@@ -1,8 +1,8 @@
 """Additions to our pods on Kubernetes.
 
-Used by `store` at creation. Here kubelets run the pods, schedulers and autoscalers see them, and
-DNS resolves them. So a pod is marked as ours, stays bound to a silent node, and finds rank 0 by a
-name that outlives rank 0's pod.
+Used by `store` at creation. On a cluster, kubelets run the pods, other schedulers and autoscalers
+see them, and DNS resolves them. So a pod is marked as ours, and stays bound to a node that is
+silent. Its job finds rank 0 by a DNS name that stays valid when another pod takes over rank 0.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def is_ours(obj: Wire) -> bool:
 
 
 def dressed(pod: Wire) -> Wire:
-    """Return the pod as it is sent to the API server."""
+    """Return the pod as it is sent to the API server, with everything that only a cluster needs."""
     metadata, spec = part(pod, "metadata"), dict(part(pod, "spec"))
     labels = part(metadata, "labels")
     spec["schedulerName"] = SCHEDULER
@@ -49,8 +49,8 @@ def dressed(pod: Wire) -> Wire:
 
 
 def service_of(pod: Wire) -> Wire:
-    """Return the headless Service by which the pods of a Run find each other, also before they are
-    ready, because ranks meet while they start."""
+    """Return the headless Service by which the pods of a Run find each other by name. It also
+    resolves pods that are not ready, because ranks meet while they start."""
     metadata = part(pod, "metadata")
     run = next((each for each in list_at(metadata, "ownerReferences")), None)
     return {
@@ -70,7 +70,8 @@ def service_of(pod: Wire) -> Wire:
 
 
 def disruption_budget_of(pod: Wire) -> Wire:
-    """Return the PodDisruptionBudget of the Run: how many pods `kubectl drain` must leave."""
+    """Return the PodDisruptionBudget of the pod's Run. It states how many of the Run's pods
+    `kubectl drain` must leave running."""
     service = service_of(pod)
     least = text_at(part(part(pod, "metadata"), "annotations"), LEAST)
     return {
@@ -85,7 +86,8 @@ def disruption_budget_of(pod: Wire) -> Wire:
 
 
 def has_mates(pod: Wire) -> bool:
-    """Return whether the job has several nodes, whose pods find each other by name."""
+    """Return whether the pod's job has several nodes, so that its pods must find each other by
+    name."""
     for container in list_at(part(pod, "spec"), "containers"):
         for each in list_at(container if isinstance(container, dict) else {}, "env"):
             if isinstance(each, dict) and each.get("name") == "PET_NNODES":
@@ -94,7 +96,7 @@ def has_mates(pod: Wire) -> bool:
 
 
 def service_name(pod: Wire) -> str:
-    """Return a DNS label made of the Run's name and uid."""
+    """Return the name of the Run's Service: a DNS label made of the Run's name and uid."""
     labels = part(part(pod, "metadata"), "labels")
     run = re.sub("[^a-z0-9-]", "-", text_at(labels, f"{GROUP}/run").lower())
     digest = hashlib.sha256(text_at(labels, RUN_UID).encode()).hexdigest()[:8]

@@ -8,7 +8,8 @@ from aiohttp import web
 async def serve_probes(
     host: str, port: int, *, troubles: Callable[[], Mapping[str, str]], metrics: Callable[[], bytes]
 ) -> web.AppRunner:
-    """Start serving; the caller ends it with the runner's `cleanup`. Any answer means alive."""
+    """Start serving, and return the server's runner; the caller must call its `cleanup` to stop.
+    The liveness probe passes as long as the server answers at all."""
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -1,8 +1,9 @@
 """Decodes only the fields that we read of Pods and Nodes, to save memory.
 
-Foreign pods come by the ten thousand, with environments, volumes and probes; nodes list all their
-images. They are decoded directly into these few fields, the ones that `core.objects.pod` and
-`core.objects.node` read. This applies to lists and watches only; a `get` returns the whole object.
+A cluster may have ten thousands of foreign pods with environments, volumes and probes, and each
+node lists all its images. Only the fields that `core.objects.pod` and `core.objects.node` read are
+decoded, straight from the answer. This applies to lists and watches; a `get` returns the whole
+object.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from leasehold.core.objects.pod import RUN_UID
 
 
 class _Part(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """Fields that are not named are dropped."""
+    """The base of the partial records. A field that a record does not declare is dropped when it is
+    decoded."""
 
 
 class _Metadata(_Part):
@@ -101,7 +103,8 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def reader_of(kind: str, api_version: str) -> Read:
-    """Return the reader of a kind for lists and watches, whose items may lack their kind."""
+    """Return the function that decodes an object of this kind from a list or a watch. It adds
+    apiVersion and kind, which items of a list may lack."""
     match kind:
         case "Pod":
             return _pod
@@ -121,16 +124,16 @@ def reader_of(kind: str, api_version: str) -> Read:
 
 
 def is_foreign(obj: Wire) -> bool:
-    """Return whether it is a Pod of another scheduler."""
+    """Return whether the object is a Pod that leasehold did not create."""
     metadata = obj.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     return not isinstance(labels, dict) or RUN_UID not in labels
 
 
 def substance(kind: str, obj: Wire) -> bytes | None:
-    """Return the bytes whose change makes an event news, because most events are not: nodes send
-    heartbeats, and foreign pods change in ways that do not concern us. None: every event is
-    news."""
+    """Return the part of the object that matters to us, encoded. An event that leaves it unchanged
+    is skipped: a node's heartbeat, or an unimportant change of a foreign pod. Return None if every
+    event of the object matters."""
     if kind != "Node" and not (kind == "Pod" and is_foreign(obj)):
         return None
     metadata = obj["metadata"]

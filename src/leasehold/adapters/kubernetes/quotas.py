@@ -1,7 +1,8 @@
 """Checks whether a namespace's ResourceQuotas can ever admit a whole gang.
 
-A dry run checks one pod: of a gang of sixteen with quota for twelve, the server would admit the
-first twelve. Current use does not matter, because it may end.
+A dry run on the server checks one pod only. Example: a gang of sixteen pods and a quota for twelve;
+every dry run passes, and the server would admit the first twelve. The quota's present use is not
+counted, because it may end.
 """
 
 from collections.abc import Iterable
@@ -16,9 +17,9 @@ PODS = ("pods", "count/pods")
 
 
 def quota_problem(quotas: Iterable[Wire], trial: Trial, answer: Wire) -> str:
-    """Return why the gang can never be admitted; "" if it can. `answer` is one of its pods as the
-    server would create it. Quotas with a scope are ignored, because they may not apply to our
-    pods."""
+    """Return why the gang can never be admitted; "" if it can. `answer` is one of the gang's pods
+    as the server would create it. Quotas with a scope are ignored, because they may not apply to
+    our pods."""
     for quota in quotas:
         spec = part(quota, "spec")
         if list_at(spec, "scopes") or part(spec, "scopeSelector"):
@@ -40,7 +41,8 @@ def quota_problem(quotas: Iterable[Wire], trial: Trial, answer: Wire) -> str:
 
 
 def _needed(name: str, trial: Trial, answer: Wire) -> int:
-    """Return the need in thousandths; 0 if our pods do not use the resource."""
+    """Return how much of the quota's resource `name` the whole gang needs, in thousandths; 0 if its
+    pods do not use that resource."""
     if name in PODS:
         return 1000 * trial.count
     kind, dot, resource = name.partition(".")

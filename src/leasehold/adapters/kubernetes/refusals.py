@@ -1,7 +1,7 @@
 """Translates an API server's answers into the port's errors.
 
-Pure functions. The essential rule: after a 5xx or no answer, it is unknown whether a *write*
-reached etcd; a read simply did not happen.
+Pure functions. The essential rule: after a 5xx, or without an answer, it is unknown whether a
+*write* reached etcd. A *read* without an answer simply did not happen.
 """
 
 import re
@@ -60,15 +60,15 @@ def error_of(status: int, body: bytes, key: Key, *, is_write: bool) -> StoreErro
 
 
 def is_stranger(status: int, body: bytes) -> str:
-    """Return the server's message if it refuses *us* for any object: a right is missing, or the
-    server has just started and has not read the roles yet. Return "" for refusals by policies and
-    quotas, which concern objects."""
+    """Return the server's message if it refuses us as a user, whatever the object: a right is
+    missing, or the server has just started and has not read the roles yet. Return "" for other
+    answers, such as refusals by policies and quotas, which depend on the object."""
     message = text_at(_status_of(body), "message") if status == 403 else ""
     return message if _NO_RIGHT.search(message) else ""
 
 
 def no_answer(key: Key, *, is_write: bool) -> StoreError:
-    """Return the error for a request that may have been sent and had no answer."""
+    """Return the error for a request that got no answer, although it may have been sent."""
     return OutcomeUnknown(*key) if is_write else Unavailable(*key)
 
 

@@ -1,4 +1,4 @@
-"""Checks a user's rights with the API server's authorizer; answers are cached briefly."""
+"""Checks a user's rights with Kubernetes' authorizer; answers are cached for ten seconds."""
 
 import asyncio
 
@@ -29,9 +29,11 @@ class Reviews:
     async def caller(
         self, asker: ProxiedUser, world: World, *, namespace: str = "", owner: str = ""
     ) -> Caller:
-        """Return what the asker may see: everything if it may list Runs everywhere, otherwise the
-        namespaces whose Runs it may read. `namespace` is the one named in the question; `owner` is
-        the owner whose budget a manifest in that namespace would spend."""
+        """Return the caller with everything that the asker may see.
+
+        An asker that may list Runs in all namespaces sees everything; any other asker sees the
+        namespaces whose Runs it may read. `namespace` is the namespace named in the question.
+        `owner` is the owner whose budget a manifest in that namespace would spend."""
         if await self._may(asker, "list", "runs", "", ""):
             return Caller(user=asker.user, role=CallerRole.ADMIN)
         spends = False
@@ -45,7 +47,7 @@ class Reviews:
         return Caller(user=asker.user, namespaces=seen, spend=(owner,) if spends else ())
 
     async def may(self, asker: ProxiedUser, verb: str, resource: str) -> bool:
-        """Return whether the asker has the right on all objects of one of our resources."""
+        """Return whether the asker may use the verb on every object of this resource of ours."""
         return await self._may(asker, verb, resource, "", "")
 
     async def _may(
@@ -80,7 +82,7 @@ class Reviews:
 
 
 def _namespaces(world: World) -> set[str]:
-    """Return every namespace that an answer may contain."""
+    """Return every namespace that an answer about this World may name."""
     found = {run.namespace for run in world.runs.values()}
     found |= {budget.namespace for budget in world.budgets.values()}
     found |= {lease.namespace for lease in world.leases.values()}

@@ -23,7 +23,7 @@ class BadSecret(Exception):  # noqa: N818 - named for the condition
 
 
 async def kept_secret(client: Client, namespace: str, name: str, *, size: int) -> bytes:
-    """Return the secret of `size` bytes; create it if it does not exist."""
+    """Return the secret, a key of `size` bytes; create it if it does not exist."""
     fields = await kept_fields(client, namespace, name, lambda: {FIELD: secrets.token_bytes(size)})
     if len(fields.get(FIELD, b"")) != size:
         raise BadSecret(
@@ -36,7 +36,8 @@ async def kept_secret(client: Client, namespace: str, name: str, *, size: int) -
 async def kept_fields(
     client: Client, namespace: str, name: str, make: Callable[[], Mapping[str, bytes]]
 ) -> dict[str, bytes]:
-    """Return the fields of the Secret; create it with `make` if it does not exist."""
+    """Return the fields of the Secret; if it does not exist, create it with the fields that `make`
+    returns."""
     base, key = f"/api/v1/namespaces/{namespace}/secrets", ("Secret", namespace, name)
     while True:
         try:

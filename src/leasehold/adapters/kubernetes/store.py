@@ -1,8 +1,8 @@
 """`ports.store.Store` on a Kubernetes API server.
 
-Each write is one request, each answer one of the port's errors. Writes of one call run in parallel,
-limited by the client's connections; writes to one object keep their order. Lists and watches of
-Pods and Nodes return only the fields that we read (`projection`).
+Each write is one request, and each failure is one of the port's errors. The writes of one
+`write_all` run in parallel, limited by the client's connections; writes to one object keep their
+order. Lists and watches of Pods and Nodes return only the fields that we read (`projection`).
 """
 
 import asyncio
@@ -66,7 +66,8 @@ _decode_page = msgspec.json.Decoder(_Page).decode
 
 
 class _SharedState:
-    """State of the objects that the pods of a Run share; the first pod creates them for all."""
+    """What is known of the Service and the PodDisruptionBudget that all pods of a Run share. The
+    first pod of the Run creates them."""
 
     def __init__(self) -> None:
         self.meeting = asyncio.Lock()
@@ -83,7 +84,8 @@ class KubernetesStore:
 
     @property
     def companies(self) -> Sequence[Key]:
-        """The known Services of Runs; each has a PodDisruptionBudget of the same name."""
+        """The Services of Runs that this process has created or found. Each has a
+        PodDisruptionBudget of the same name."""
         return tuple(key for key, each in self._companies.items() if each.budget is not None)
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
@@ -107,8 +109,8 @@ class KubernetesStore:
             raise Unavailable(kind) from None  # took too long: the caller starts again
 
     async def moment(self, kinds: Sequence[str], see: Callable[[str, bytes], None]) -> int:
-        """Pass all objects of several kinds to `see`, as of one version, and return it. Raise
-        `WatchExpired` if that takes longer than the server keeps the version."""
+        """Pass all objects of several kinds to `see`, all as of the same version, and return that
+        version. Raise `WatchExpired` if reading takes longer than the server keeps the version."""
         version = 0
         for kind in kinds:
             place = place_of(kind)
@@ -128,9 +130,11 @@ class KubernetesStore:
         *,
         exactly: int = 0,
     ) -> int:
-        """Read all objects page by page, as of one version, or of version `exactly`. If the server
-        has dropped the version meanwhile, start again, provided that `forget` can undo what was
-        seen."""
+        """Read all objects page by page, all as of the same version: `exactly`, or if that is 0 the
+        current one. Return the version.
+
+        The server may drop the version before the last page is read. Then call `forget`, which must
+        undo what `see` has done, and start again; raise `WatchExpired` if `forget` is None."""
         key: Key = (place.kind, "", "")
         while True:
             query, version = {"limit": str(PAGE)}, exactly
@@ -165,8 +169,8 @@ class KubernetesStore:
         return await self._sent_whole(place, obj, "POST", place.all(key[1]))
 
     async def _create_pod(self, pod: Wire) -> Wire:
-        """Create the pod and, at the same time, the objects that the pods of its Run share. The pod
-        is not bound before both exist."""
+        """Create the pod and, at the same time, the objects that the pods of its Run share. The
+        store does not bind the pod before these exist."""
         _, namespace, name = key_of(pod)
         self._alone[namespace, name] = pod
         made, shared = await asyncio.gather(
@@ -183,8 +187,9 @@ class KubernetesStore:
         return made
 
     async def rehearse(self, trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
-        """Return each pod as the server would create it, or why it would not; nothing is created.
-        Also refuse a gang that can never fit its quotas, even if one pod does."""
+        """Return each pod as the server would create it, or the error with which the server would
+        refuse it. Nothing is created. A gang that can never fit its namespace's quotas is refused
+        too, even if each of its pods alone would fit."""
         namespaces = dict.fromkeys(key_of(each.pod)[1] for each in trials)
         quotas, answers = await asyncio.gather(
             asyncio.gather(*map(self._quotas, namespaces)),
@@ -217,9 +222,11 @@ class KubernetesStore:
             return error
 
     async def _quotas(self, namespace: str, *, is_fresh: bool = False) -> Sequence[Wire]:
-        """Return the quotas; none if they cannot be read, because the server enforces them at
-        creation. A consistent read may wait up to 100 ms for etcd and would delay every Run, so the
-        server's cache is used, except before a refusal."""
+        """Return the namespace's quotas; none if they cannot be read, because the server enforces
+        them anyway.
+
+        Without `is_fresh`, they come from the server's cache: a consistent read may wait up to 100
+        ms for etcd, and would delay every Run. `is_fresh` is for the read before a refusal."""
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
         query = {} if is_fresh else {"resourceVersion": "0"}
         try:
@@ -229,8 +236,9 @@ class KubernetesStore:
         return [each for each in listed if isinstance(each, dict)]
 
     async def _companions(self, pod: Wire) -> None:
-        """Create the objects that the pods of a Run share, before the first pod is bound: the
-        Service by which they find each other, and the PodDisruptionBudget."""
+        """Create the objects that the pods of a Run share: the Service by which the pods find each
+        other, and the PodDisruptionBudget. The caller must do this before the Run's first pod is
+        bound."""
         if not has_mates(pod):
             return
         service, place = service_of(pod), place_of("Service")
@@ -262,8 +270,8 @@ class KubernetesStore:
         return await self._sent_whole(place, obj, "PUT", place.one(key[1], key[2]))
 
     async def _sent_whole(self, place: Place, obj: Wire, method: str, path: str) -> Wire:
-        """Send the object. If it is refused for a reason that our other stores also check, report
-        the same paths as they do."""
+        """Send the object. If the server refuses it for a mistake that our other stores check too,
+        report that mistake with the same paths as they do."""
         said = to_series(obj) if place.kind == "Event" else {**obj, "kind": place.called}
         data = _bounded(_encode(said), key_of(obj))
         request = ApiRequest(method, path, key_of(obj), data=data, lane=_lane(place.kind))
@@ -392,7 +400,7 @@ def _lane(kind: str) -> Lane:
 
 
 def _applied(namespace: str, name: str, budget: bytes) -> ApiRequest:
-    """Return a request that creates the budget or updates it."""
+    """Return the request that creates the PodDisruptionBudget or updates it."""
     return ApiRequest(
         "PATCH",
         f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}",

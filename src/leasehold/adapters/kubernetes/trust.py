@@ -1,4 +1,4 @@
-"""TLS settings from a kubeconfig, and a pod's own credentials."""
+"""TLS settings from a kubeconfig, and the credentials of the pod in which this process runs."""
 
 import os
 import ssl
@@ -11,7 +11,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def trust_of(context: KubeContext) -> ssl.SSLContext:
-    """Return the TLS context; raise `BadKubeconfig` for unusable certificates or keys."""
+    """Return the TLS context for a server; raise `BadKubeconfig` if a certificate or key cannot be
+    used."""
     try:
         trust = ssl.create_default_context(
             cafile=context.ca_file or None,
@@ -32,7 +33,8 @@ def trust_of(context: KubeContext) -> ssl.SSLContext:
 
 
 def tls_material(context: KubeContext) -> tuple[object, ...]:
-    """Return everything that connections depend on; they can be kept while it is equal."""
+    """Return the server's address, the certificates and the keys. Open connections need not be
+    replaced while the returned value stays equal."""
     files = (context.ca_file, context.cert_file, context.key_file)
     stamps = tuple(Path(each).stat().st_mtime_ns if Path(each).is_file() else 0 for each in files)
     return (context.server, context.ca_data, context.cert_data, context.key_data, *files, stamps)
@@ -44,7 +46,8 @@ def is_in_cluster() -> bool:
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT) -> KubeContext:
-    """Return our pod's service account. Its token is rotated, so call this again after a 401."""
+    """Return a context with the service account of our pod. Kubernetes replaces the account's token
+    from time to time, so call this again after a 401."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:

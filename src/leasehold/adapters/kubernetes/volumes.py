@@ -1,8 +1,8 @@
 """Finds the nodes that can reach the volumes of a pod.
 
-A bound volume may be restricted to some nodes, which placement must respect. A claim that is bound
-only for its first consumer would wait for a scheduler that supports volumes. Ours does not, so such
-a claim is reported.
+A bound volume may be restricted to some nodes, and the pod must be placed on one of these. A claim
+may also be configured to be bound only when a pod that uses it is scheduled. Such a claim needs a
+scheduler that chooses volumes. Ours does not, so the claim is reported as a problem.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,8 +26,8 @@ class Volumes:
         self._client = client
 
     async def reached_from(self, pod: Wire) -> frozenset[str] | None:
-        """Return the nodes; None if the volumes do not restrict them. Raise `Invalid` for a claim
-        that will never be bound."""
+        """Return the nodes that can reach all volumes of the pod; None if the volumes exclude no
+        node. Raise `Invalid` for a claim that would never be bound."""
         namespace = text_at(part(pod, "metadata"), "namespace")
         terms: list[list[Wire]] = []
         for number, volume in enumerate(list_at(part(pod, "spec"), "volumes")):
@@ -45,7 +45,8 @@ class Volumes:
         )
 
     async def _terms(self, namespace: str, claim: str, place: str) -> list[list[Wire]]:
-        """Return the node selector terms of a bound claim's volume; one of them must match."""
+        """Return the node selector terms of the volume to which the claim is bound. A node must
+        match one term of the volume."""
         path = f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}"
         try:
             found = await self._read(path)
@@ -91,7 +92,8 @@ class Volumes:
 
 
 def _matches(term: Wire, name: str, labels: Wire) -> bool:
-    """Return whether a node meets all requirements of a term; an empty term matches none."""
+    """Return whether a node meets all requirements of the term. A term without requirements matches
+    no node."""
     of_name: Wire = {"metadata.name": name}
     asked = [(each, labels) for each in list_at(term, "matchExpressions")]
     asked += [(each, of_name) for each in list_at(term, "matchFields")]

@@ -1,8 +1,8 @@
 """A watch on a Kubernetes API server that resumes where it broke, or expires.
 
-A broken or ended watch resumes from the last version seen. The caller must list again only if the
-server no longer has that version. Events that change nothing we read of a Node or a foreign Pod are
-skipped.
+A watch that breaks or ends resumes from the last version seen. Only if the server no longer has
+that version must the caller list all objects again. An event of a Node or a foreign Pod is skipped
+if it changes none of the fields that we read.
 """
 
 import random
@@ -31,7 +31,7 @@ class _Event(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """The parts of bookmarks and errors that we read."""
+    """The fields that we read of a bookmark or of an error."""
 
     metadata: dict[str, object] = {}
     code: int = 0
@@ -52,7 +52,8 @@ class KubernetesWatch:
     def __init__(
         self, client: Client, clock: Clock, place: Place, version: int, *, is_known: bool
     ) -> None:
-        """`is_known`: the version came from the server, so it need not be checked."""
+        """`is_known`: this server is known to have reached `version`, so the version need not be
+        checked."""
         self._client = client
         self._clock = clock
         self._place = place
@@ -97,8 +98,8 @@ class KubernetesWatch:
         self._stream, self._rest = None, b""
 
     async def _check_version(self) -> None:
-        """Expire if the server is behind our version: restored from a backup, it would send nothing
-        until it has caught up."""
+        """Let the watch expire if the server's version is older than ours. Such a server was
+        restored from a backup, and would send nothing until it has passed our version."""
         request = ApiRequest("GET", self._place.all(), (self._place.kind, "", ""), {"limit": "1"})
         try:
             head = _decode_head(await self._client.ask(request))
@@ -108,7 +109,8 @@ class KubernetesWatch:
             self.close()
 
     async def _read_on(self) -> bool:
-        """Read events into `_ahead`; False if the server ended the watch, which is normal."""
+        """Read the next events into `_ahead`. Return False if the server has ended the watch, which
+        is normal."""
         if self._stream is None:
             if not self._is_checked:
                 await self._check_version()

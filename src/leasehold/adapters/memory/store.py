@@ -1,7 +1,7 @@
 """An in-memory store with the semantics of a Kubernetes API server, for simulator and tests.
 
 Implements `ports.store.Store`. The writes are those of `adapters.objects`, shared with the SQLite
-store. Calls never suspend, except watches: `sim.faulty` adds delays and faults.
+store. Only a watch ever suspends; `sim.faulty` adds delays and faults.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,8 @@ OnChange = Callable[[Change], None]
 
 
 class MemoryStore(ObjectStore):
-    """All objects of one cluster. `prefix` keeps the uids of two stores distinct."""
+    """All objects of one cluster. Every uid begins with `prefix`, so that two stores have different
+    uids."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Notification channels: a signed HTTP request or a program.
 
-Called by `shell.observe.notifications`, each from a thread, because both may take up to their
-timeout. Only the operator configures URLs, programs and secrets.
+Called by `shell.observe.notifications`. Each channel is called in a thread, because a call may last
+until its timeout. Only the operator configures URLs, programs and secrets.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _AGAIN = (408, 425, 429)  # refusals that may succeed on a retry
 
 
 class NotDelivered(Exception):  # noqa: N818 - named for the condition
-    """The message was not delivered. `is_final`: a retry would not help."""
+    """The message was not delivered. `is_final`: trying again would not help."""
 
     def __init__(self, why: str, *, is_final: bool = False) -> None:
         super().__init__(why)
@@ -42,7 +42,7 @@ class Channel(Protocol):
 
     @property
     def words(self) -> str:
-        """The destination without secrets, for messages."""
+        """The destination as messages name it, without secrets."""
         ...
 
 
@@ -56,7 +56,8 @@ class Webhook:
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     def tell(self, message: Message) -> None:
-        """Send one POST. Redirects are not followed, because they would leak the signature."""
+        """Send one POST request. Redirects are not followed, because another host would receive the
+        signature."""
         url = urlsplit(self.url)
         connection: http.client.HTTPConnection
         if url.scheme == "https":
@@ -90,14 +91,15 @@ class Webhook:
 
 
 def signature(secret: bytes, message: Message) -> str:
-    """Return the signature, which covers the time to prevent a later replay."""
+    """Return the signature of the message and its time. A receiver that checks the time is thereby
+    safe from replays."""
     signed = f"{message.at_s}.".encode() + message.body
     return "sha256=" + hmac.new(secret, signed, hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The operator's program, run as the server's own user, with JSON on stdin."""
+    """The operator's program. It runs as the server's own user and receives JSON on stdin."""
 
     argv: Sequence[str]
 

@@ -1,8 +1,8 @@
-"""Admission checks on what users write, for stores that are also the server.
+"""Admission checks on the objects that users write, for stores that are also the API server.
 
 Given to our stores by `leasehold up` and by scenarios. It applies the checks of `core.objects` and
-one rule between objects: parents must not form a cycle. It changes nothing; other objects are read
-from the store.
+one rule between objects: parents must not form a cycle. It changes no object, and reads other
+objects from the store.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,14 @@ _STORE_FIELDS = ("deletionGraceMs",)
 
 
 class Admission:
-    """The admission check: called with an object before and after, and a reader of others."""
+    """The admission check. It is called with an object before and after a write, and with a
+    function that reads other objects."""
 
     def __init__(self, *, also: Callable[[Wire], Problems] = lambda _: []) -> None:
-        """`also` finds what this server cannot honour in a Run. It may have changed since the Run
-        was written, so an edit is rejected only for problems that it introduces."""
+        """`also` returns what this server cannot honour in a Run.
+
+        The server may have changed since a Run was written. So an edit of that Run is rejected only
+        for problems that the edit introduces."""
         self._also = also
         self._budgets: dict[bytes, Budget | None] = {}  # by stored body, from the last check
 
@@ -55,7 +58,8 @@ class Admission:
         return found
 
     def _unhonoured(self, old: Wire | None, new: Wire, told: set[str]) -> Problems:
-        """Return further problems, but at most one per field, and none that `old` had already."""
+        """Return what this server cannot honour in the new object. Fields in `told`, which have
+        another problem already, are left out, and so are problems that `old` had."""
         found = [problem for problem in self._also(new) if problem[0] not in told]
         known = self._also(old) if found and old is not None else []
         return [problem for problem in found if problem not in known]
@@ -71,15 +75,16 @@ class Admission:
 
 
 def _budget(body: bytes) -> Budget | None:
-    """Return the Budget; None if it cannot be read, which also has no parents."""
+    """Return the Budget in a stored body; None if it cannot be read, which counts as one without
+    parents."""
     with suppress(ValueError):
         return budget_from_wire(decode(body))
     return None
 
 
 def _is_leaving(old: Wire | None, new: Wire) -> bool:
-    """Return whether it is being deleted with an unchanged spec: then only finalizers change, which
-    is always allowed."""
+    """Return whether the object is being deleted and its spec is unchanged. Such a write changes
+    only finalizers, and is always allowed."""
     if old is None or "deletionTimestamp" not in part(old, "metadata"):
         return False
     return old.get("spec") == new.get("spec")

@@ -1,7 +1,7 @@
 """One Pod per node that represents all GPUs used by foreign processes.
 
-Written by the node agent and by simulated nodes, which repeat failed calls: it writes only
-differences and is idempotent.
+Written by the node agent and by simulated nodes. Both may repeat a call that failed, so a call can
+be repeated safely; it writes nothing if the stored Pod is already right.
 """
 
 from leasehold.core.facts import PodPhase
@@ -17,7 +17,8 @@ ELSEWHERE = "elsewhere"  # namespace of other schedulers' pods
 async def write_foreign(
     store: Store, node: str, gpus: int, labels: Labels, *, slots: tuple[int, ...] = ()
 ) -> None:
-    """Write the Pod with the number of used GPUs and, if known, their slots; delete it at 0."""
+    """Store a Pod that stands for `gpus` used GPUs of the node and, if known, their slots. Delete
+    the Pod if `gpus` is 0."""
     name = f"foreign-{node}"
     wanted = pod_to_wire(
         b"{}",

@@ -1,7 +1,7 @@
 """The latest changes of one kind, in memory, for watches.
 
-The whole history in `adapters.memory`; a cache of the file in `adapters.sqlite`, because most
-watches are up to date and need only the latest changes.
+`adapters.memory` has no other history. `adapters.sqlite` uses it as a cache of the file, because
+most watches are up to date and need only the latest changes.
 """
 
 from bisect import bisect_right
@@ -12,14 +12,15 @@ from leasehold.ports.store import WatchExpired
 
 class History:
     def __init__(self, size_max: int, *, after: int = 0) -> None:
-        """`after`: changes up to this version are unknown."""
+        """`after`: the history begins after this version; earlier changes count as dropped."""
         self._size_max = size_max
         self._dropped_version = after  # version of the newest dropped change
         self._versions: list[int] = []
         self._changes: list[PastChange] = []
 
     def next_changes(self, after: int, count: int) -> list[PastChange]:
-        """Return the next changes; raise `WatchExpired` if the first may have been dropped."""
+        """Return at most `count` changes that follow version `after`. Raise `WatchExpired` if the
+        first of them may have been dropped."""
         if after < self._dropped_version:
             raise WatchExpired
         position = bisect_right(self._versions, after)

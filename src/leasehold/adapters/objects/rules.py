@@ -21,7 +21,7 @@ Problems = list[tuple[str, str]]
 
 
 def problems_of(obj: Wire) -> Problems:
-    """Return the problems of an object by itself."""
+    """Return the problems that one object has, whatever else is stored."""
     metadata = part(obj, "metadata")
     problems: Problems = []
     for field in ("apiVersion", "kind"):
@@ -52,7 +52,8 @@ def problems_of(obj: Wire) -> Problems:
 
 
 def _problems_of_node(spec: object) -> Problems:
-    """Return problems in the user's part of a node that could be misread: taints, cordons."""
+    """Return problems in the fields of a Node that users write, taints and cordon, if they could be
+    misread."""
     if spec is None:
         return []
     if not isinstance(spec, dict):
@@ -84,7 +85,7 @@ def _problems_of_node(spec: object) -> Problems:
 
 
 def problems_of_change(old: Wire, new: Wire) -> Problems:
-    """Return what an update must not change."""
+    """Return the changes between `old` and `new` that an update must not make."""
     problems: Problems = []
     if _is_ours(new) and new["kind"] in IMMUTABLE_KINDS and new.get("spec") != old.get("spec"):
         problems.append(("spec", "is immutable"))
@@ -103,7 +104,8 @@ def problems_of_change(old: Wire, new: Wire) -> Problems:
 
 
 def problems_of_status(old: Wire, new: Wire) -> Problems:
-    """Return forbidden changes: a Lease is marked ending once and closed once, without return."""
+    """Return forbidden changes of a Lease's status: `ending` cannot change once it is set, and
+    nothing can change once the lease is closed."""
     if not _is_ours(new) or new["kind"] != "Lease":
         return []
     before, after = part(old, "status"), part(new, "status")
@@ -115,7 +117,8 @@ def problems_of_status(old: Wire, new: Wire) -> Problems:
 
 
 def stamp_conditions(before: Wire, after: Wire, now: str) -> None:
-    """Set `lastTransitionTime`: the earlier time if the condition has not changed, else `now`."""
+    """Give each condition without a `lastTransitionTime` one: the earlier time if the condition had
+    the same status before, otherwise `now`."""
     known: dict[tuple[object, object], object] = {}
     for each in _mappings(before.get("conditions")):
         known[each.get("type"), each.get("status")] = each.get("lastTransitionTime")
@@ -139,7 +142,8 @@ def key_of(obj: Wire) -> tuple[str, str, str]:
 
 
 def part(obj: Wire, field: str) -> Wire:
-    """Return a mapping inside an object; empty if it is absent or another type."""
+    """Return the mapping in a field of an object; empty if the field is absent or has another
+    type."""
     found = obj.get(field)
     return cast(Wire, found) if isinstance(found, dict) else {}
 
@@ -150,12 +154,14 @@ def integer(value: object) -> int:
 
 
 def content(obj: Wire) -> Wire:
-    """Return what `generation` counts: everything but metadata and status."""
+    """Return the part of an object whose changes increase `generation`: all but metadata and
+    status."""
     return {field: obj[field] for field in obj if field not in ("metadata", "status")}
 
 
 def reset_status(obj: Wire) -> None:
-    """Reset the status at creation, as the server does: it is written separately."""
+    """Drop the status of a new object, as the server does, because a status is written separately.
+    A Node keeps its status, and a Pod becomes Pending."""
     if obj["kind"] == "Node":
         return
     obj.pop("status", None)
@@ -164,13 +170,14 @@ def reset_status(obj: Wire) -> None:
 
 
 def fill_in(obj: Wire) -> None:
-    """Set the one default of a pod that clients read without checking."""
+    """Set the one default field of a pod that clients read without checking whether it exists."""
     if obj["kind"] == "Pod" and isinstance(obj.get("spec"), dict):
         part(obj, "spec").setdefault("securityContext", {})
 
 
 def grace_of(obj: Wire, asked_ms: int | None, *, default: int) -> int:
-    """Return how long a deletion waits for a kubelet: 0 except for a pod that runs on a node."""
+    """Return for how long, in ms, a deletion waits for the kubelet. It is 0 for everything but a
+    pod that is bound to a node and has not ended."""
     spec, status = part(obj, "spec"), part(obj, "status")
     is_finished = status.get("phase") in ("Succeeded", "Failed")
     if obj["kind"] != "Pod" or not spec.get("nodeName") or is_finished:

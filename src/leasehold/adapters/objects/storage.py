@@ -1,7 +1,7 @@
 """The interface of object storage, in memory or in a file.
 
-`writes` reads and writes through it, `store` follows its changes; implemented in `adapters.memory`
-and `adapters.sqlite`. Storage handles bytes and versions and checks nothing.
+`writes` reads and writes objects through it, and `store` reads the changes for watches. Implemented
+in `adapters.memory` and `adapters.sqlite`. Storage handles bytes and versions and checks nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ def nothing(_: str) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write; `body` is the object after it, or for a deletion its last state."""
+    """One write; `body` is the object after the write, or for a deletion its last state."""
 
     version: int
     event: EventType
@@ -39,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PastChange:
-    """A change as read back by a watch."""
+    """A change as a watch reads it later."""
 
     version: int
     event: EventType
@@ -64,7 +64,8 @@ class StoredObjects(Protocol):
     def read_page(
         self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
     ) -> tuple[list[NamedBody], int]:
-        """Return at most `count` objects of `read_all` after a place; ("", "") is the start."""
+        """Return at most `count` objects of `read_all` that follow (namespace, name) `after`, and
+        their version; ("", "") is the start."""
         ...
 
     def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
@@ -72,8 +73,8 @@ class StoredObjects(Protocol):
         ...
 
     def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
-        """Return the first changes after `after`, at most `count`; [] only if there are none. Raise
-        `WatchExpired` if the first may have been dropped."""
+        """Return at most `count` changes that follow version `after`; [] only if there are none.
+        Raise `WatchExpired` if the first of them may have been dropped."""
         ...
 
 
@@ -86,6 +87,6 @@ class Storage(StoredObjects, Protocol):
         ...
 
     def put(self, change: Change) -> None:
-        """Store object (or deletion), change and version together, or raise a `StoreError` and
-        store nothing. `change.version` must be the next one."""
+        """Store an object (or its deletion), the change and the new version together. If a
+        `StoreError` is raised, nothing was stored. `change.version` must be the next version."""
         ...

@@ -46,7 +46,7 @@ AHEAD_MAX = 64  # maximum number of changes that a watch reads at once
 
 
 class ChangeWaiters:
-    """Callbacks that wait for the next change of a kind."""
+    """For each kind, the callbacks to call at the next change of an object of that kind."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
@@ -84,20 +84,21 @@ class ObjectStore:
         return Listing([decode(body) for body in stored], version)
 
     def stored(self, kind: str, namespace: str, name: str) -> bytes:
-        """Return the stored bytes of an object, for passing them on unchanged."""
+        """Return the stored bytes of an object, for callers that pass them on unchanged."""
         stored = self._objects.read((kind, namespace, name))
         if stored is None:
             raise NotFound(kind, namespace, name)
         return stored
 
     def stored_all(self, kind: str, namespace: str | None = None) -> tuple[Sequence[bytes], int]:
-        """Return what `list` does, as bytes; with a namespace, only the objects in it."""
+        """Return the same as `list`, but as bytes; with a namespace, only the objects in it."""
         return self._objects.read_all(kind, namespace)
 
     def stored_page(
         self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
     ) -> tuple[Sequence[NamedBody], int]:
-        """Return a page of `stored_all` with the keys to continue from."""
+        """Return at most `count` objects of `stored_all` that follow (namespace, name) `after`,
+        with their namespaces and names, and the version."""
         return self._objects.read_page(kind, namespace, after=after, count=count)
 
     @property
@@ -112,8 +113,8 @@ class ObjectStore:
         return ObjectWatch(self._tasks, self._waiters, self._objects, kind=kind, version=version)
 
     async def create(self, obj: Wire, *, rehearse: bool = False) -> Wire:
-        """Create an object. With `rehearse`, here and below, the answer is the same without a
-        write."""
+        """Create an object. If `rehearse` is True, return the same answer but store nothing; the
+        other methods of this class that have `rehearse` do the same."""
         given = encode(obj)
         return await self._perform(lambda: self._writes.create(given, rehearse=rehearse))
 
@@ -132,7 +133,8 @@ class ObjectStore:
         stamp: bool = True,
         rehearse: bool = False,
     ) -> Wire:
-        """Replace the status. Without `stamp`, conditions are stored unchanged."""
+        """Replace the status. If `stamp` is True, conditions without `lastTransitionTime` get
+        one."""
         key, given = (kind, namespace, name), encode(status)
         return await self._perform(
             lambda: self._writes.patch_status(
@@ -184,7 +186,8 @@ class ObjectStore:
         return await self._perform(lambda: [_answer(attempt) for attempt in attempts])
 
     def _attempt(self, write: Write) -> Callable[[], Wire | None]:
-        """Return the write with arguments encoded now, because the caller may change them later."""
+        """Return the write as a function. Its arguments are encoded now, because the caller may
+        change them later."""
         match write:
             case Create(obj):
                 given = encode(obj)
@@ -219,7 +222,7 @@ def _answer(attempt: Callable[[], Wire | None]) -> Answer:
 
 
 class ObjectWatch:
-    """Reads one kind's changes and wakes when there are more."""
+    """Reads the changes of one kind, and sleeps until there are more."""
 
     def __init__(
         self,
@@ -245,7 +248,7 @@ class ObjectWatch:
         return WatchEvent(change.event, change.version, partial(decode, change.body))
 
     async def next_stored(self, timeout_ms: int | None) -> PastChange | None:
-        """Return the next change as bytes; None if none came in time."""
+        """Return the next change as bytes; None if none came within the timeout."""
         while not self._closed:
             if not self._ahead:
                 self._ahead += self._objects.next_changes(

@@ -1,10 +1,10 @@
-"""The effect of each write on one object, like a Kubernetes API server's, over any `Storage`.
+"""What each write does to one object, as on a Kubernetes API server, over any `Storage`.
 
 Called by `store.ObjectStore`. The rules are the server's: names, labels and sizes, versions,
 finalizers, graceful deletion of pods, and the immutability that our resource definitions declare.
-Like the server, `create` drops the status (a Node keeps it, a Pod becomes Pending), and an update
-without changes makes no new version. Never suspends; the caller must ensure that there is no other
-write between its read and its write.
+As on the server, `create` drops the status (a Node keeps it, a Pod becomes Pending), and an update
+without changes makes no new version. No method suspends. The caller must ensure that nothing else
+writes between a method's read and its write.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,10 @@ _SERVER_FIELDS = (
 
 class ObjectWrites:
     """Performs writes on encoded objects.
-    A rehearsal answers like the write, stores nothing and makes no version. `admit` must neither
-    keep nor change the objects it gets. `finalizers`: by kind, set at creation, for a server that
-    contains the controllers that would set them."""
+
+    A rehearsal returns the same answer as the write, stores nothing and makes no version. `admit`
+    must neither keep nor change the objects it gets. `finalizers`: by kind, the finalizer that a
+    new object gets; for a server that contains the controllers that would otherwise add it."""
 
     def __init__(
         self,
@@ -105,7 +106,8 @@ class ObjectWrites:
         stamp: bool = False,
         rehearse: bool = False,
     ) -> Wire:
-        """Replace the status. With `stamp`, conditions without `lastTransitionTime` get one."""
+        """Replace the status. If `stamp` is True, conditions without `lastTransitionTime` get
+        one."""
         obj = self.read(key)
         if version is not None and rules.part(obj, "metadata")["resourceVersion"] != str(version):
             raise Conflict(*key)
@@ -189,7 +191,8 @@ class ObjectWrites:
         return decode(stored)
 
     def _check(self, key: Key, problems: rules.Problems, old: Wire | None, new: Wire) -> None:
-        """Apply the server's rules first, so that admission gets only well-formed objects."""
+        """Raise `Invalid` if the object has `problems` or is not admitted. Admission is asked only
+        if there are no `problems`, so that it gets only well-formed objects."""
         if not problems and self._admit is not None:
             problems = self._admit(old, new, self._stored)
         if problems:

@@ -1,7 +1,7 @@
 """Permission checks on resources by role; each refusal names a remedy.
 
-Called before every request, and by self-subject reviews so that they agree. Verbs on owners are
-checked by `core.objects.rights`; this module turns a missing one into a refusal.
+Called before every request, and by self-subject reviews, so that both give the same answer. Verbs
+on owners are checked by `core.objects.rights`; this module turns a missing right into a refusal.
 """
 
 from leasehold.adapters.api.resources import READ, Resource, Subresource
@@ -12,14 +12,15 @@ from leasehold.core.objects.rights import Right, missing_right
 
 
 def check(caller: Caller, verb: str, target: Target) -> None:
-    """Raise `RequestRefused` 403 unless the caller may."""
+    """Raise `RequestRefused` 403 unless the caller may use the verb on the target."""
     why = why_not(caller, verb, target.resource, target.subresource, target.namespace)
     if why:
         raise _forbidden(caller, verb, target, why)
 
 
 def check_rights(caller: Caller, target: Target, needed: list[Right]) -> None:
-    """Raise `RequestRefused` 403 for the first missing right, with how to get it."""
+    """Raise `RequestRefused` 403 if the caller lacks a right in `needed`. The message names the
+    first missing right and how to get it."""
     missing = missing_right(caller, needed)
     if missing is None:
         return
@@ -38,7 +39,8 @@ def why_not(
     subresource: Subresource | None,
     namespace: str | None,
 ) -> str:
-    """Return why the caller may not do this; "" if it may. `namespace` None: all namespaces."""
+    """Return why the caller may not use the verb on the resource; "" if it may. `namespace` None:
+    all namespaces."""
     if not _sees(caller, verb, resource, namespace):
         where = "all namespaces" if namespace is None else f"namespace {namespace}"
         return (

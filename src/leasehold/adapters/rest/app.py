@@ -1,8 +1,8 @@
-"""The REST facade as an ASGI application: authentication, routing, and errors as Status.
+"""The REST server as an ASGI application: authentication, routing, and errors as Status.
 
-Created by `leasehold up` over a Backend and served by `serve`. Health needs no token and reveals
-nothing else; everything else needs a token. Every error is a typed Status. A defect of leasehold is
-a 500 without details; the details are in the log.
+Created by `leasehold up` over a Backend and served by `serve`. Health endpoints need no token, and
+tell a caller without a token only whether each check passes; everything else needs a token. Every
+error is a typed Status. A defect of leasehold is a 500 without details; the details are in the log.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class App:
         self._streaming: Counter[str] = Counter()  # open streams by user
 
     def end_streams(self) -> None:
-        """End watches and followed logs, so that a stop need not wait for them."""
+        """End watches and followed logs, so that stopping the server need not wait for them."""
         self._watches.end_all()
         for close in list(self._streams.values()):
             close()
@@ -75,7 +75,8 @@ class App:
             await self._serve(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Run the task that clears deleted namespaces, from start to stop."""
+        """Run the task that empties deleted namespaces, from the start of the server until its
+        stop."""
         await receive()
         task = asyncio.ensure_future(self._clear_namespaces())
         await send({"type": "lifespan.startup.complete"})
@@ -150,7 +151,7 @@ class App:
         return True
 
     def _check_streams(self, request: Request) -> None:
-        """Refuse further streams of a user who has too many open."""
+        """Refuse another watch or followed log of a user who has too many open."""
         user = request.caller.user
         wants_one = "watch" in request.query or "follow" in request.query
         if wants_one and not request.caller.is_trusted and self._streaming[user] >= STREAMS_MAX:
@@ -158,8 +159,8 @@ class App:
             raise RequestRefused(429, "TooManyRequests", message)
 
     def _health(self, request: Request, which: str) -> Response:
-        """Answer health requests. Liveness needs only an answer; readiness checks the parts.
-        Reasons are shown only to callers with a token."""
+        """Answer a health request. Liveness passes as long as the server answers; readiness also
+        checks its parts. The reasons of failed checks are shown only to callers with a token."""
         if request.method not in ("GET", "HEAD"):
             raise RequestRefused(405, "MethodNotAllowed", "health endpoints can only be read")
         if len(request.segments) > 1:
@@ -179,7 +180,8 @@ class App:
         )
 
     async def _elsewhere(self, request: Request) -> Answer | None:
-        """Answer what is not a resource: discovery, documents, reviews, questions, metrics."""
+        """Answer a request that is not about a resource: discovery, OpenAPI documents, reviews,
+        questions, metrics. Return None if there is no such path."""
         segments = request.segments
         first = segments[0]
         if first == "query":
@@ -248,7 +250,7 @@ class App:
                 del self._streaming[caller.user]
 
     async def _stream(self, stream: Stream, receive: Receive, send: Send) -> None:
-        """Send the headers at once and each chunk as it comes; end when the caller disconnects."""
+        """Send the headers at once and each chunk as it comes. End when the caller disconnects."""
         key = id(stream)
         self._streams[key] = stream.close
         listener = asyncio.ensure_future(_until_gone(receive, stream.close))

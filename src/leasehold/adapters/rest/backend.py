@@ -1,7 +1,7 @@
-"""The dependencies of the REST facade, in one record filled in by the composition root.
+"""The dependencies of the REST server, in one record filled in by the composition root.
 
 `cli.up` makes a Backend from store, token file and the controller's answers; tests make one from
-fakes. The facade uses nothing else of the program.
+fakes. The REST server uses nothing else of the program.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,11 +33,13 @@ Judge = Callable[[Caller, Wire | None, Wire], Awaitable[list[tuple[str, str]]]]
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What the facade needs.
-    `query` answers (caller, question, parameters, body) or raises `RequestRefused`. `logs` is
-    called with a Pod object. `metrics` returns Prometheus text for a caller. `health` returns the
-    problem of each check, or "". `judge` returns (path, why) of problems in a Run or Budget that
-    need the World. `hides_tenants`: see `hiding`."""
+    """What the REST server needs.
+
+    `query` answers a question, given (caller, question, parameters, body), or raises
+    `RequestRefused`. `logs` returns the output of a Pod object. `metrics` returns Prometheus text
+    for a caller. `health` returns the problem of each check, or "". `judge` returns (path, why) for
+    each problem of a Run or Budget that can only be found by looking at the World. `hides_tenants`:
+    see `hiding`."""
 
     store: ObjectStore
     tokens: Tokens

@@ -1,7 +1,8 @@
-"""Discovery: groups, versions and resources, in the aggregated and the legacy form.
+"""Discovery: the documents that list groups, versions and resources.
 
-Built once at start from the table in `resources`. kubectl recognises the form by the content type,
-and some of its commands still read the legacy form.
+They exist in an aggregated form and in the older form; some kubectl commands still read the older
+one. Built once at start from the table in `resources`. kubectl recognises the form by the content
+type.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ REVIEWS = {
 
 
 class Discovery:
-    """The documents by path, in each form."""
+    """The discovery documents by path, in the aggregated form and in the older one."""
 
     def __init__(self) -> None:
         ours = groups()
@@ -70,7 +71,8 @@ class Discovery:
             self._plain[f"apis/{group}/v1"] = _old_list(f"apis/{group}/v1", rows)
 
     def answer(self, request: Request, place: str) -> Response | None:
-        """Return the document at a path in the form the caller prefers; None if there is none."""
+        """Return the document at a path, in the form that the caller prefers; None if there is no
+        document at this path."""
         body = self._plain.get(place)
         if body is None:
             return None
@@ -81,8 +83,8 @@ class Discovery:
 
 
 def cached(request: Request, body: bytes, content_type: str, *, for_ever: bool = False) -> Response:
-    """Return the body with an ETag, or 304 if the caller has it. Clients revalidate each time,
-    unless `for_ever`."""
+    """Return the body with an ETag, or 304 if the caller has this body already. If `for_ever` is
+    False, clients must ask again each time whether the body has changed."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'.encode()
     keep = b"public, max-age=31536000, immutable" if for_ever else b"public"
     headers = [(b"etag", tag), (b"cache-control", keep), (b"vary", b"Accept")]

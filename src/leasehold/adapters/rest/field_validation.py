@@ -2,8 +2,8 @@
 
 Called before a write. Strict rejects unknown fields, Warn drops them with a warning, Ignore drops
 them. The default is Strict for Runs and Budgets, where Kubernetes would warn: a misspelt budget
-limit must not be dropped. For Runs and Budgets, `core.objects` gives better advice, so their types
-are checked here only outside spec and status.
+limit must not be dropped. In the spec and status of Runs and Budgets, types are not checked here,
+because `core.objects` checks them with better messages.
 """
 
 from leasehold.adapters.api.resources import Resource
@@ -18,8 +18,8 @@ _SHOWN_MAX = 16
 
 
 def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
-    """Handle unknown fields of `obj` as the caller requested. Raise `RequestRefused` 400 for an
-    object that cannot be of its kind."""
+    """Reject or drop the unknown fields of `obj`, as the caller requested. Raise `RequestRefused`
+    400 for a rejected field, or if a field has the wrong type."""
     is_ours = resource.kind in USER_SCHEMAS
     mode = request.query.get("fieldValidation", "") or ("Strict" if is_ours else "Warn")
     if mode not in ("Strict", "Warn", "Ignore"):

@@ -1,8 +1,9 @@
 """Hides other tenants' objects from a caller if `query.hideTenants` is set.
 
-Used by `reads` and `watches`. The query API answers with pseudonyms. Ledger objects are shown
-unchanged or not at all, because digests cover the whole object. A caller sees its own leases,
-reservations and namespaces; records that name all teams are for administrators only.
+Used by `reads` and `watches`; the query API hides names by itself, with pseudonyms. An object of
+the ledger is shown unchanged or not at all, because digests cover the whole object. A caller sees
+its own leases, reservations and namespaces. Records that name all teams are for administrators
+only.
 """
 
 from leasehold.adapters.api.resources import Resource
@@ -22,7 +23,8 @@ _COMMON = frozenset({"default", "leasehold-system"})
 
 
 def check_hidden(backend: Backend, request: Request, resource: Resource) -> None:
-    """Raise `RequestRefused` for kinds that name every team."""
+    """Raise `RequestRefused` if objects of this kind name every team, and the caller may not see
+    other teams."""
     if resource.kind in _OF_ALL and _hides(backend, request.caller):
         said = (
             f"{resource.qualified} name every team, and query.hideTenants is on; use an admin's "
@@ -32,7 +34,8 @@ def check_hidden(backend: Backend, request: Request, resource: Resource) -> None
 
 
 def visible(backend: Backend, request: Request, resource: Resource) -> Matches | None:
-    """Return the filter for objects that the caller may see; None for all."""
+    """Return the filter that passes the objects which the caller may see; None if it may see
+    all."""
     caller = request.caller
     if not _hides(backend, caller):
         return None
@@ -46,7 +49,8 @@ def visible(backend: Backend, request: Request, resource: Resource) -> Matches |
 
 
 def redacted(backend: Backend, request: Request, resource: Resource, body: bytes) -> bytes:
-    """Return the caller's own Reservation without the odds and releases of other tenants."""
+    """Return the encoded object as the caller may see it: of a Reservation without the odds and
+    releases, because these name other tenants."""
     if resource.kind not in REDACTED or not _hides(backend, request.caller):
         return body
     obj = decode(body)

@@ -1,8 +1,9 @@
 """Turns a caller's body into an object to be stored, or refuses it.
 
-Called by `writes` and `patching` for every incoming object. Checks that it matches the URL, that
-its namespace exists, that the caller has the rights on its owners, and that the control plane
-accepts it. The store's own rules are checked after this.
+Called by `writes` and `patching` for every incoming object. It checks that the object matches the
+URL and that its namespace exists. It also checks that the caller has the rights on the object's
+owners, and that the control plane accepts the object. The store's own rules are checked later, by
+the store.
 """
 
 import secrets
@@ -32,7 +33,7 @@ _OURS = f"{GROUP}/"
 
 
 def check_identity(target: Target, obj: Wire) -> None:
-    """Fill in what the URL implies; refuse an object that contradicts it."""
+    """Fill in fields that follow from the URL; refuse an object that contradicts the URL."""
     resource = target.resource
     for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         found = obj.get(key)
@@ -68,7 +69,8 @@ def check_identity(target: Target, obj: Wire) -> None:
 
 
 def prepare_new(request: Request, target: Target, obj: Wire) -> None:
-    """Name a new object and remove server-owned fields."""
+    """Generate the name of a new object if needed, and remove fields that only the server may
+    set."""
     metadata = part(obj, "metadata")
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
@@ -89,7 +91,8 @@ def prepare_new(request: Request, target: Target, obj: Wire) -> None:
 
 
 def keep_finalizers(request: Request, old: Wire, new: Wire) -> None:
-    """Keep our finalizers whatever the caller sends: they are removed only with their reason."""
+    """Keep leasehold's finalizers in `new` as they were in `old`, whatever the caller sends. Only
+    leasehold removes them, when their purpose is fulfilled."""
     if request.caller.role is CallerRole.SYSTEM:
         return
     before = list_at(part(old, "metadata"), "finalizers")
@@ -127,7 +130,8 @@ def check_namespace(backend: Backend, target: Target, obj: Wire) -> None:
 async def check_write(
     backend: Backend, request: Request, target: Target, old: Wire | None, new: Wire
 ) -> None:
-    """Check rights on owners, and rules that need the World; only for kinds that users write."""
+    """Check the caller's rights on owners, and the rules that depend on the World. Objects of kinds
+    that users do not write pass unchecked."""
     if new.get("kind") not in USER_KINDS:
         return
     check_rights(request.caller, target, rights_needed(old, new))
@@ -140,7 +144,7 @@ async def check_write(
 
 
 def warn_of(request: Request, resource: Resource, obj: Wire) -> None:
-    """Warn about settings that are legal but probably not intended."""
+    """Add a warning to the answer for each setting that is legal but probably not intended."""
     if resource.kind == "Budget" and not check_budget(obj):
         for problem in budget_warnings(obj):
             request.warn(f"{problem.path}: {problem.value}: {problem.remedy}")

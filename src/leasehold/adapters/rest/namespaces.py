@@ -1,7 +1,7 @@
 """Namespace deletion: deletes the contents, runs first, and then the namespace itself.
 
-A task of the facade, because there is no other garbage collector. The Terminating state is in the
-store, so a restart continues where the last process stopped.
+A task of the REST server, because our own server has no garbage collector. The state Terminating is
+in the store, so after a restart the new process continues.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ class NamespaceDeletion:
         self._is_news = asyncio.Event()
 
     async def run(self) -> None:
-        """Clear terminating namespaces; end only if the watch fails. Store errors are retried."""
+        """Empty terminating namespaces and remove them. Errors of the store are retried; end only
+        if following the namespaces fails."""
         following = asyncio.ensure_future(
             follow(self._store, self._clock, "Namespace", listed=self._see_all, changed=self._hear)
         )
@@ -72,7 +73,8 @@ class NamespaceDeletion:
             _log.warning("namespace not cleared yet", why=str(error))
 
     async def _clear(self, obj: Wire) -> None:
-        """Do one step: delete the runs, then the rest, then remove the namespace's finalizer."""
+        """Do the next step for one namespace: delete its runs; then, when none is left, its other
+        objects; then remove the finalizer that keeps the namespace."""
         name = stamps(obj).name
         if await self._delete_all("Run", name):
             return  # the control loop ends their pods and leases
@@ -88,7 +90,8 @@ class NamespaceDeletion:
             await self._store.set_finalizers("Namespace", "", name, kept, known=held)
 
     async def _delete_all(self, kind: str, namespace: str) -> int:
-        """Delete all objects of a kind; return how many still exist, terminating ones included."""
+        """Delete all objects of a kind in the namespace. Return how many still exist, including
+        those that are being deleted."""
         found = [
             obj
             for obj in (await self._store.list(kind)).items

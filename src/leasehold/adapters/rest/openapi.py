@@ -1,8 +1,8 @@
 """The OpenAPI v3 documents, one per group and version, and their index.
 
-kubectl reads them before writes and for `explain`; the fuzz test drives the facade with them. Built
-once at start. They omit strategic merge patches, which would require merge keys; kubectl uses its
-own for the kinds that it knows.
+kubectl reads them before writes and for `explain`; the fuzz test reads them to generate requests.
+They are built once at start. They leave out strategic merge patches, which would need merge keys;
+kubectl has its own merge keys for the kinds that it knows.
 """
 
 import hashlib
@@ -46,7 +46,8 @@ def documents() -> dict[str, bytes]:
 
 
 def index(documents: dict[str, bytes]) -> bytes:
-    """Return the index. Each URL contains the document's hash, so clients may cache it for ever."""
+    """Return the index of the documents. Each URL contains the document's hash, so clients may
+    cache it for ever."""
     paths = {
         place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={hash_of(body)}"}
         for place, body in documents.items()
@@ -118,7 +119,8 @@ def _paths(place: str, resource: Resource) -> Wire:
 
 
 def _subresource(resource: Resource, subresource: Subresource) -> Wire:
-    """Return the subresource's operations, marked with the kind of their own body."""
+    """Return the operations of a subresource. Each is marked with the kind of the subresource's own
+    body, if it has one."""
     kind: Wire = _kind(resource)
     if subresource.kind:
         kind = {

@@ -1,6 +1,6 @@
 """Options of write requests: dry run, field manager, and how to delete.
 
-Used by the write handlers. Every value is checked, and unsupported ones are refused.
+Used by the write handlers. Every value is checked; unsupported values are refused.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,9 @@ _SECONDS_MAX = 10 * 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Options of a deletion. `grace_ms` None: the object's own. No object has dependants that are
-    collected, so all propagation policies are equivalent."""
+    """Options of a deletion. `grace_ms` None: the grace period that the object itself specifies.
+    The propagation policy is not here: deleting an object never deletes others, so all policies are
+    equal."""
 
     rehearse: bool
     grace_ms: int | None
@@ -36,7 +37,8 @@ def is_rehearsal(request: Request) -> bool:
 
 
 def field_manager(request: Request) -> str:
-    """Return the writer's name for `managedFields`; by default the client program's."""
+    """Return the writer's name for `managedFields`: the query parameter, or else the name of the
+    client program."""
     asked = request.query.get("fieldManager", "")
     if len(asked) > MANAGER_CHARS_MAX or not asked.isprintable():
         reason = "FieldValueTooLong" if len(asked) > MANAGER_CHARS_MAX else "FieldValueInvalid"
@@ -47,7 +49,7 @@ def field_manager(request: Request) -> str:
 
 
 async def delete_options(request: Request) -> DeleteOptions:
-    """Read the options from body and query."""
+    """Read the options of a deletion from the request's body and query."""
     body: Wire = {}
     if (
         request.headers.get(b"content-length", b"0") != b"0"

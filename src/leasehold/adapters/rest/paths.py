@@ -28,7 +28,8 @@ _NOT_OFFERED = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`namespace` is "" for cluster scope, None for all namespaces; `name` "" is the collection."""
+    """What a path names. `namespace` is "" for an object without namespace, None for all
+    namespaces; `name` "" is the whole collection."""
 
     resource: Resource
     namespace: str | None
@@ -45,7 +46,8 @@ def no_such_path() -> RequestRefused:
 
 
 def parse_target(segments: Sequence[str]) -> Target:
-    """Parse `api/v1/…` or `apis/GROUP/VERSION/…`; raise `RequestRefused` 404 if unknown."""
+    """Parse `api/v1/…` or `apis/GROUP/VERSION/…`; raise `RequestRefused` 404 if the path is
+    unknown."""
     if len(segments) > SEGMENTS_MAX:
         raise no_such_path()
     if segments[0] == "api" and len(segments) > 2:

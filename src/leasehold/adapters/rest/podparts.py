@@ -38,7 +38,8 @@ FIRST_S = 0.25  # wait for an early refusal before sending headers
 
 
 async def log(backend: Backend, request: Request, target: Target) -> Answer:
-    """Return the pod's log, also of a deleted pod as long as its output is kept."""
+    """Return the pod's log. The log of a deleted pod is returned too, as long as its output is
+    kept."""
     options = _log_options(backend, request)
     try:
         pod = await backend.store.get(*target.key)
@@ -57,7 +58,8 @@ async def log(backend: Backend, request: Request, target: Target) -> Answer:
 
 
 async def evict(backend: Backend, request: Request, target: Target) -> Response:
-    """Delete the pod with its grace period; the control loop handles the consequences."""
+    """Delete the pod with its grace period. The control loop decides what follows, such as a
+    requeue of the run."""
     body = await read_object(request)
     if body.get("kind", "Eviction") != "Eviction":
         raise bad_request("the body is not an Eviction")
@@ -126,7 +128,8 @@ def _check_container(pod: Wire, asked: str) -> None:
 
 
 class _LogReader:
-    """Reads one chunk ahead, so that an early refusal becomes a Status, not a broken stream."""
+    """Reads a log one chunk ahead. If the log is refused at the first chunk, the answer can still
+    be a Status instead of a broken stream."""
 
     def __init__(self, lines: AsyncIterator[bytes], limit: int | None) -> None:
         self._lines = lines
@@ -174,4 +177,4 @@ class _LogReader:
 
 
 class _Ended(Exception):  # noqa: N818 - named for the condition
-    """The log has ended; a future cannot hold a StopAsyncIteration."""
+    """The log has ended. Needed because a future cannot hold a StopAsyncIteration."""

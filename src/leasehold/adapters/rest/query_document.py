@@ -53,7 +53,8 @@ def _path(question: str) -> Wire:
 
 
 def _of_3_0(value: object) -> object:
-    """Convert to OpenAPI 3.0, which has no type null but `nullable`."""
+    """Convert a schema to OpenAPI 3.0. That version has no type null; it marks a value as
+    `nullable`."""
     if isinstance(value, list):
         return [_of_3_0(each) for each in value]
     if not isinstance(value, dict):

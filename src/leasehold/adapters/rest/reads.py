@@ -1,8 +1,8 @@
 """Get and list; stored bytes are passed on unchanged if possible.
 
-Called by `app` through `handlers`. An object is decoded only for a selector or a table, or to
-remove the store's own fields. Otherwise a list of ten thousand objects is just the stored bytes,
-joined.
+Called by `app` through `handlers`. An object is decoded only if the request has a selector or asks
+for a table, or if the store's own fields must be removed. Otherwise a list of ten thousand objects
+is just the stored bytes, joined.
 """
 
 import base64
@@ -102,8 +102,9 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
 
 
 class ListPage:
-    """One page of a list. The continue token has its end and the version of the first page: a watch
-    from that version reports everything that changed between pages."""
+    """One page of a list. Its continue token contains the last name of the page, and the version at
+    which the first page was read. A watch from that version reports everything that changed between
+    pages."""
 
     def __init__(
         self, backend: Backend, target: Target, matches: Matches | None, *, limit: int, token: str
@@ -150,7 +151,8 @@ def _read_token(token: str) -> tuple[int, NamespacedName]:
 
 
 def selection(backend: Backend, request: Request, resource: Resource) -> Matches | None:
-    """Return the filter of requested objects that the caller may see; None for all."""
+    """Return the filter for objects that the request selects and the caller may see; None if that
+    is every object."""
     check_hidden(backend, request, resource)
     asked = parse_selectors(
         resource, request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
@@ -162,7 +164,8 @@ def selection(backend: Backend, request: Request, resource: Resource) -> Matches
 
 
 def stored(backend: Backend, request: Request, target: Target) -> tuple[Sequence[bytes], int]:
-    """Return the candidate objects, as shown, and their version; at most one if named."""
+    """Return the objects among which selectors choose, encoded as callers see them, and their
+    version. If the field selector names one object, return at most that one."""
     resource = target.resource
     name = selected_name(request.query.get("fieldSelector", ""))
     if name is None or target.namespace is None:
@@ -178,7 +181,8 @@ def stored(backend: Backend, request: Request, target: Target) -> tuple[Sequence
 
 
 def check_version(backend: Backend, request: Request, current: int) -> None:
-    """Refuse versions other than the present: an older one is not kept, a newer one is not ours."""
+    """Refuse a `resourceVersion` that cannot be served. Only the present version is available:
+    older ones are not kept, and a higher one is not from this server."""
     match = request.query.get("resourceVersionMatch", "")
     if match not in ("", "NotOlderThan", "Exact"):
         remedy = f"{match[:80]!r}: use NotOlderThan or Exact"
@@ -205,7 +209,7 @@ def _wrong_match(request: Request, why: str) -> RequestRefused:
 
 
 def told(resource: Resource, body: bytes) -> bytes:
-    """Return the body as shown to callers, without the store's own fields."""
+    """Return the encoded object as callers see it, without the store's own fields."""
     if resource.kind == "Namespace" or resource.shown_kind or _GRACE in body or _MOVED in body:
         return encode(told_object(resource, decode(body)))
     return body
@@ -224,7 +228,8 @@ def told_object(resource: Resource, obj: Wire) -> Wire:
 
 
 def _with_env(pod: Wire, moved: Wire) -> Wire:
-    """Return the pod with the environment values of its actual process."""
+    """Return the pod with the environment values that its process really got, as recorded in its
+    status."""
     status = {key: value for key, value in part(pod, "status").items() if key != MOVED_ENV}
     containers = []
     for container in list_at(part(pod, "spec"), "containers"):

@@ -1,7 +1,8 @@
 """Self-subject reviews: who the caller is and what it may do.
 
-Called by `app` for the two review groups, for `kubectl auth whoami` and `can-i`. Verbs on owners
-are answered too, as the virtual resource `owners` of our group.
+Called by `app` for the groups `authentication.k8s.io` and `authorization.k8s.io`, for `kubectl auth
+whoami` and `can-i`. Verbs on owners are answered too, as the virtual resource `owners` of our
+group.
 """
 
 from leasehold.adapters.api.resources import ALL_VERBS, RESOURCES, Resource, resource_at
@@ -28,7 +29,7 @@ PATHS = (
 
 
 async def review(request: Request, group: str, plural: str) -> Response | None:
-    """Answer a POSTed review; None if there is no such kind."""
+    """Answer a review that was POSTed; None if there is no such kind of review."""
     answers = {
         ("authentication.k8s.io", "selfsubjectreviews"): ("SelfSubjectReview", _whoami),
         ("authorization.k8s.io", "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", _can_i),
@@ -119,7 +120,8 @@ def _why_not(caller: Caller, asked: Wire) -> str:
 
 
 def _why_not_all(caller: Caller, group: str, plural: str, verb: str) -> str:
-    """Return why not everything that the star covers is allowed; "" if it is."""
+    """Return why the caller may not do everything that a `*` in the request covers; "" if it
+    may."""
     for resource in RESOURCES:
         if group not in ("*", resource.group) or plural not in ("*", resource.plural):
             continue

@@ -1,7 +1,7 @@
 """Label and field selectors with Kubernetes' full grammar, as predicates on objects.
 
 Called by lists, watches and collection deletes. A malformed selector, or one with an unsupported
-field, is a 400 that lists what is legal. Nothing here reads a store.
+field, is refused with 400 and a list of what is legal. Nothing here reads a store.
 """
 
 import re
@@ -27,7 +27,7 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 
 
 def parse_selectors(resource: Resource, labels: str, fields: str) -> Matches | None:
-    """Return one predicate for both selectors; None if both are empty."""
+    """Return one predicate that is true if both selectors match; None if both are empty."""
     tests = [*_label_tests(labels), *_field_tests(resource, fields)]
     if not tests:
         return None
@@ -57,7 +57,7 @@ def _label_tests(text: str) -> list[Matches]:
 
 
 class _Parser:
-    """Parses requirements from tokens."""
+    """Parses a label selector into its requirements."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -135,7 +135,8 @@ class _Parser:
         return key
 
     def _value(self) -> str:
-        """Parse a value, which may be empty: `a=` selects the label with an empty value."""
+        """Parse a label value, which may be empty: `a=` selects the label `a` with an empty
+        value."""
         value = self.left()
         if value in ("", ",", ")"):
             return ""
@@ -199,7 +200,7 @@ def _field(obj: Wire, keys: list[str], unset: str) -> str:
 
 
 def _split(text: str, sign: str) -> list[str]:
-    """Split at each `sign` without a backslash before it."""
+    """Split the text at each `sign` that has no backslash before it."""
     terms, start, at = [], 0, 0
     while at < len(text):
         if text[at] == "\\":

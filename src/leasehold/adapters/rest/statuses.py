@@ -1,7 +1,7 @@
 """Refusals as Kubernetes `Status` documents, and store errors as refusals.
 
-Called by `app` for all errors, and by handlers that treat an error specially. kubectl prints only
-the causes of a 422, so every problem is a cause.
+Called by `app` for all errors, and by handlers that treat an error specially. Of a 422, kubectl
+prints only the causes; so each problem becomes a cause.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def failure(refused: RequestRefused) -> Wire:
 
 
 def success(resource: Resource, name: str, uid: str) -> Wire:
-    """Return the answer to a deletion when the object is gone."""
+    """Return the answer to a deletion after which the object no longer exists."""
     details: Wire = {"name": name, "kind": resource.plural}
     if resource.group:
         details["group"] = resource.group

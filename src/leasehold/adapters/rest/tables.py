@@ -1,7 +1,7 @@
 """Objects as rows of a `Table` for `kubectl get`, or as metadata only.
 
-Called by lists, gets and watches that request it. The columns are the resource's. Ages are computed
-here, by the server's clock, because kubectl prints cells unchanged.
+Called by lists, gets and watches whose request asks for this form. Each resource defines its
+columns. Ages are computed here, by the server's clock, because kubectl prints cells unchanged.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _INCLUDES = ("None", "Metadata", "Object")
 
 @unique
 class Form(Enum):
-    """How objects are returned."""
+    """The form in which a request wants objects: whole, as a table, or only their metadata."""
 
     WHOLE = "Object"
     TABLE = "Table"
@@ -29,7 +29,8 @@ class Form(Enum):
 
 
 def asked_form(request: Request, *, is_list: bool) -> Form:
-    """Return the first accepted form that is supported; raise `RequestRefused` 406 if none is."""
+    """Return the first form in the request's Accept header that is supported; raise
+    `RequestRefused` 406 if none is."""
     accept = request.header(b"accept")
     if not accept or accept in ("application/json", "*/*"):
         return Form.WHOLE
@@ -57,7 +58,7 @@ def not_acceptable() -> RequestRefused:
 
 
 def included(request: Request) -> str:
-    """Return how much of each object the caller wants besides the cells."""
+    """Return how much of each object the caller wants in a table's row, besides the cells."""
     asked = request.query.get("includeObject", "") or "Metadata"
     if asked not in _INCLUDES:
         raise bad_request(f"includeObject={asked[:80]!r}; use one of {', '.join(_INCLUDES)}")
@@ -79,7 +80,8 @@ def table(
 def event_table(
     resource: Resource, obj: Wire, *, now: Instant, include: str, is_first: bool
 ) -> Wire:
-    """Return the one-row table of a watch event; only the first has column definitions."""
+    """Return the table with one row that a watch sends for an event. Only the first table of a
+    watch has column definitions."""
     version = part(obj, "metadata").get("resourceVersion")
     return {
         "kind": "Table",
@@ -130,7 +132,8 @@ def metadata_list(objects: Iterable[Wire], *, version: str) -> Wire:
 
 
 def _cell(value: object) -> object:
-    """Return the cell on one line, because kubectl cuts it at the first line break."""
+    """Return the cell on one line and not too long. kubectl would cut it at the first line
+    break."""
     if not isinstance(value, str):
         return value
     text = " ".join(value.splitlines()) if "\n" in value or "\r" in value else value

@@ -1,9 +1,9 @@
 """Watches: existing objects and changes as a stream of JSON events.
 
 Called through `handlers`. Each watch is one task that sleeps until the store wakes it. It ends when
-its caller disconnects, at its timeout, or when the server stops. With a selector, an object that
-stops matching is reported as DELETED and one that starts matching as ADDED; for this a watch
-remembers what matched.
+its caller disconnects, at its timeout, or when the server stops. With a selector, an object that no
+longer matches is reported as DELETED, and one that begins to match as ADDED. For this, a watch
+remembers which objects matched.
 """
 
 from collections.abc import AsyncGenerator
@@ -40,7 +40,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """The part of an object that identifies it; the rest is not decoded."""
+    """The metadata that identifies an object; the rest of the object is not decoded."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
@@ -80,7 +80,8 @@ class Watches:
 
 
 class WatchStream:
-    """One watch. Raises `RequestRefused` for an invalid request; later errors are events."""
+    """One watch. The constructor raises `RequestRefused` for an invalid request; later errors
+    become events of the stream."""
 
     def __init__(self, backend: Backend, request: Request, target: Target) -> None:
         self._backend = backend
@@ -144,7 +145,8 @@ class WatchStream:
             yield _event("ERROR", encode(failure(refused)))
 
     def _begin(self) -> list[bytes]:
-        """Return the initial events and start the watch after them."""
+        """Start the watch, and return the events that come first: the existing objects, if the
+        request does not continue an earlier list."""
         follows_list = not self._initial and bool(self._version)
         found: list[bytes] = []
         if follows_list:
@@ -167,7 +169,8 @@ class WatchStream:
         return found
 
     def _recall(self, start: int) -> None:
-        """Record which objects matched at `start`, for those that have not changed since."""
+        """Record for each object that has not changed since version `start` whether it matches the
+        selector."""
         assert self._matches is not None, "it is asked for a selector's sake"
         bodies, _ = stored(self._backend, self._request, self._target)
         for body in bodies:
@@ -231,7 +234,8 @@ class WatchStream:
         return _event(event, encode(shown))
 
     async def _bookmark_now(self) -> bytes | None:
-        """Return a bookmark at the store's version, or the next change if that comes first."""
+        """Return a bookmark with the store's version. If a change has come meanwhile, return that
+        change instead."""
         assert self._watch is not None, "it has begun"
         reached = self._backend.store.version
         change = await self._watch.next_stored(0)
@@ -249,7 +253,8 @@ class WatchStream:
         return _event("BOOKMARK", encode(document))
 
     def _patience(self) -> int | None:
-        """Return how long to wait for the next change; 0 or less when the watch's time is up."""
+        """Return how long, in ms, to wait for the next change; None without a limit, 0 or less when
+        the watch's time is over."""
         left = None if self._ends is None else self._ends - self._backend.clock.monotonic()
         if not self._wants_bookmarks:
             return left

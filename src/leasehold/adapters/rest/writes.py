@@ -1,7 +1,7 @@
 """Create, update and delete, for one object or a collection.
 
-Called through `handlers`, after the caller's verb was checked. Every write is one store call; a dry
-run is a rehearsal of the same call, so it obeys the same rules.
+Called through `handlers`, after the caller's verb was checked. Every write is one call of the
+store. A dry run is the same call as a rehearsal, so the same rules apply.
 """
 
 from collections.abc import Awaitable
@@ -78,7 +78,8 @@ async def create_object(
 
 
 async def update(backend: Backend, request: Request, target: Target) -> Response:
-    """Handle PUT: everything but the status, or with `/status` only the status."""
+    """Handle PUT. It replaces everything but the status; a PUT of the subresource `status` replaces
+    only the status."""
     resource = target.resource
     rehearse = is_rehearsal(request)
     field_manager(request)
@@ -103,7 +104,8 @@ async def update(backend: Backend, request: Request, target: Target) -> Response
 async def store_update(
     backend: Backend, request: Request, target: Target, old: Wire, new: Wire
 ) -> Wire:
-    """Do the last steps of PUT and PATCH; raise the store's errors unchanged."""
+    """Do what PUT and PATCH have in common at the end: check the new object and store it. Raise the
+    store's errors unchanged."""
     keep_finalizers(request, old, new)
     await check_write(backend, request, target, old, new)
     time = format_instant(backend.clock.now())
@@ -144,7 +146,8 @@ async def delete(backend: Backend, request: Request, target: Target) -> Response
 async def delete_object(
     backend: Backend, request: Request, target: Target, options: DeleteOptions
 ) -> Wire:
-    """Delete an object. Return the object while something delays its removal, else a Status."""
+    """Delete an object. Return the object if a finalizer or a grace period still keeps it,
+    otherwise a Status."""
     resource = target.resource
     old = await _read(backend, target)
     check_rights(request.caller, target, rights_to_delete(old))
@@ -175,7 +178,8 @@ async def delete_object(
 
 
 def _gone(resource: Resource, name: str, old: Wire) -> Wire:
-    """Return the answer for a removed object; for a pod its last state, as clients expect."""
+    """Return the answer to the deletion of an object that is gone: a Status; for a pod its last
+    state, as clients expect."""
     if resource.kind == "Pod":
         return told_object(resource, old)
     return success(resource, name, text_at(part(old, "metadata"), "uid"))
@@ -204,7 +208,8 @@ async def delete_collection(backend: Backend, request: Request, target: Target) 
 
 
 async def _hold_contents(backend: Backend, target: Target, old: Wire, *, rehearse: bool) -> None:
-    """Add the finalizer that keeps a namespace until it is empty, in case it has none."""
+    """Give the namespace the finalizer that keeps it until it is empty, unless it has that
+    finalizer. Refuse namespaces that may not be deleted."""
     if target.name in KEPT_NAMESPACES:
         message = f'namespaces "{target.name}" is forbidden: this namespace may not be deleted'
         raise RequestRefused(403, "Forbidden", message, kind="namespaces", name=target.name)
@@ -216,7 +221,7 @@ async def _hold_contents(backend: Backend, target: Target, old: Wire, *, rehears
 
 
 def decode_copy(obj: Wire) -> Wire:
-    """Return a copy deep enough for naming it without changing the original."""
+    """Return a copy whose metadata can be changed without changing the original."""
     return {**obj, "metadata": dict(part(obj, "metadata"))}
 
 

@@ -1,15 +1,15 @@
 """Problems of a store's file: messages, and the meaning of SQLite's errors for callers.
 
 Raised by this package only. `BadStore` means that the file cannot be opened at start. Later,
-problems of the file are the port's errors, with a message.
+problems of the file are errors of the store port, with a message:
 
     SQLite's error             at a read, a write         at the commit
     FULL, READONLY, BUSY ...   Unavailable                Unavailable: rolled back
     IOERR                      Unavailable                OutcomeUnknown: may be on disk
     CORRUPT, NOTADB            Unavailable                Unavailable
 
-After damage, or an I/O error at a commit, nothing more is written: it is then unknown what the
-operating system has of the file. Opening it again finds out.
+After damage, or an I/O error at a commit, nothing more is written: what the operating system has
+written to the file is then unknown. Opening the file again shows it.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ FATAL = (apsw.CorruptError, apsw.NotADBError)
 
 
 def remedy_of_damage(path: Path) -> str:
-    """Return what to do about a store that is no longer usable."""
+    """Return what an administrator should do about a store whose file is damaged."""
     return (
         "keep the folder as it is, and restore the newest backup into another one: "
         f"`leasehold restore FROM.tar --data {path.parent}.restored`"
@@ -72,7 +72,8 @@ class FileBusy(FileUnavailable):
 
 
 class CommitUnknown(OutcomeUnknown):
-    """`OutcomeUnknown` with a reason: after the next start the write may or may not be there."""
+    """`OutcomeUnknown` with a reason: only the next start shows whether the write is in the
+    file."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """The SQLite store for asyncio: commits all queued writes together.
 
-A disk confirms a few thousand commits per second, however large each is, so callers share commits.
-Reads use a separate connection and see committed data only.
+A disk confirms a few thousand commits per second, however large each commit is. So the writes of
+several callers share one. Reads use a separate connection and see committed data only.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ GROUP_MAX = 64  # writes per transaction; the first one, and the loop, wait for 
 
 
 class GroupStore(SqliteStore):
-    """Created, used and closed on a running asyncio loop; otherwise like `SqliteStore`."""
+    """A `SqliteStore` for a running asyncio loop, on which it must be created, used and closed."""
 
     async def _perform(self, write: Callable[[], T]) -> T:
         return await self._writer.perform(write)
 
     def close(self) -> None:
-        """Close the store after all queued writes are done."""
+        """Finish all queued writes, then close the store."""
         self._writer.stop()
         self._recent.forget()
         self._reader.close()
@@ -67,7 +67,7 @@ class GroupStore(SqliteStore):
 
 
 class Recent:
-    """The latest changes of each kind since the file was opened."""
+    """The latest changes of each kind since the file was opened, in memory."""
 
     def __init__(self, version: int, *, size_max: int) -> None:
         self._from = version
@@ -82,11 +82,13 @@ class Recent:
             self._histories[kind].add(PastChange(change.version, change.event, change.body))
 
     def forget(self) -> None:
-        """Forget everything: from now on only the file knows."""
+        """Answer no further question from memory: `next_changes` raises `WatchExpired` from now on,
+        and its caller reads the file instead."""
         self._from = sys.maxsize
 
     def next_changes(self, kind: str, after: int, count: int) -> list[PastChange]:
-        """Return the next changes; raise `WatchExpired` if they are only in the file."""
+        """Return at most `count` changes that follow version `after`. Raise `WatchExpired` if
+        memory does not have all of them, so that the file must be read."""
         if after < self._from:
             raise WatchExpired
         history = self._histories.get(kind)
@@ -94,7 +96,7 @@ class Recent:
 
 
 class RecentObjects(FileObjects):
-    """Reads the file, with the latest changes from memory."""
+    """Reads objects from the file, and the latest changes from memory."""
 
     def __init__(self, connection: apsw.Connection, path: Path, recent: Recent) -> None:
         super().__init__(connection, path)
@@ -108,11 +110,13 @@ class RecentObjects(FileObjects):
 
 
 class Writer:
-    """The queue of waiting writes, the group being committed, and a thread for the disk.
+    """The queue of waiting writes, the group of writes being committed, and a thread for slow
+    commits.
 
-    Statements run on the loop's thread: on another thread, each would wait for the interpreter lock
-    of a busy loop. The commit runs there too while the disk is faster than a hand-over between
-    threads; otherwise it runs on the thread, so that a slow disk blocks nothing else.
+    Statements run on the event loop's thread. On another thread, each statement would wait for the
+    interpreter lock, which a busy loop holds. The commit runs on the loop's thread too while the
+    disk is faster than a hand-over between threads. Otherwise it runs on the thread of the Writer,
+    so that a slow disk blocks nothing else.
     """
 
     def __init__(self, storage: FileStorage, loop: asyncio.AbstractEventLoop) -> None:
@@ -129,7 +133,7 @@ class Writer:
         self._thread.start()
 
     async def perform(self, write: Callable[[], T]) -> T:
-        """Return the result of `write` after it was committed with everything else queued."""
+        """Queue `write`, and return its result after the group that contains it was committed."""
         if not self._is_open:
             raise FileClosed(self._storage.path, "is closed")
         job = _Job(write, self._loop)
@@ -140,7 +144,7 @@ class Writer:
         return cast(T, await job.answer)
 
     def stop(self) -> None:
-        """Do all queued writes, blocking the caller, and stop."""
+        """Perform all queued writes, which blocks the caller, and stop the thread."""
         if not self._is_open:
             return
         self._is_open = False
@@ -177,7 +181,8 @@ class Writer:
             self._begin()
 
     def _is_written(self) -> bool:
-        """Execute a group of writes, which succeed or fail together; True if ready to commit."""
+        """Take a group of writes from the queue and run them in one transaction, which succeeds or
+        fails as a whole. Return True if the transaction is ready to be committed."""
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP_MAX))]
         tried: list[_Job] = []
 
@@ -221,7 +226,8 @@ class _Job:
         self.answer: asyncio.Future[object] = loop.create_future()
 
     def attempt(self) -> None:
-        """Run the write. A store error is this caller's answer; a file error fails the group."""
+        """Run the write. A store error is the answer of this write alone; an error of the file
+        fails the whole group."""
         self.error = None
         try:
             self._result = self._write()
@@ -246,6 +252,6 @@ def _tell_all(jobs: "list[_Job]", failure: Exception | None) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, news: Callable[[], object]) -> None:
-    """Run `news` on the loop's thread; ignored if the loop is closed."""
+    """Schedule `news` on the loop's thread; do nothing if the loop is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(news)

@@ -1,10 +1,9 @@
 """A lock file beside a store, which contains the pid of its first opener.
 
-It admits one process at a time, or several that share it.
-
-Used by `store`. The kernel drops the lock when the holder ends for whatever reason, so a left-over
-file is simply taken over. The file is never removed: between removal and lock, two processes could
-each lock a file of that name.
+Used by `store`. The lock admits one process at a time, or several processes that share it. The
+kernel drops the lock when its holder ends for whatever reason, so a lock file that was left over
+does not matter. The file is never removed: if one process removed it while another was about to
+lock it, each of two processes could lock a file of that name.
 """
 
 import os
@@ -18,8 +17,8 @@ OPENING_TRIES = 500  # ten seconds, because the first sharer checks the whole fi
 
 
 class FileLock:
-    """An exclusive lock, held from creation until `release`. It belongs to the open file, not the
-    process: even a second store in the same process is refused."""
+    """An exclusive lock, held from its creation until `release`. The lock belongs to the open file
+    and not to the process, so even a second store in the same process is refused."""
 
     def __init__(self, store: Path) -> None:
         self._open(store)
@@ -56,8 +55,8 @@ class FileLock:
 
 
 class SharedLock(FileLock):
-    """A shared lock. The first sharer holds it exclusively until `let_others_in`, so that the file
-    is checked and migrated once."""
+    """A shared lock. The first process holds it exclusively until `let_others_in`, so that only
+    that process checks and migrates the file."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -69,12 +68,14 @@ class SharedLock(FileLock):
             self._refuse(store)
 
     def let_others_in(self) -> None:
-        """Downgrade to shared. Another would-be first process may hold it for a moment."""
+        """Turn our exclusive lock into a shared one. Another process that tries to be the first may
+        hold the lock for a moment, so this is retried."""
         if not share(self._file, tries=OPENING_TRIES):
             self._refuse(self._store)
 
     def release(self) -> None:
-        """Release the lock; other sharers continue, and the first one's pid stays in the file."""
+        """Release our share of the lock. Other processes keep theirs; the pid of the first one
+        stays in the file."""
         if self._held:
             self._held = False
             os.close(self._file)

@@ -1,6 +1,6 @@
 """Opens a store's file: settings, application id, schema version, and integrity.
 
-Called by `store` and `shared`, under their lock. The tables:
+Called by `store` and `shared`, which hold the lock of `lock`. The tables:
 
     objects   every object in its current state
     history   the latest changes of each kind, for watches
@@ -44,7 +44,8 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_tables,)
 
 
 def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
-    """Return a connection to an intact file of this schema, created if missing; raise `BadStore`.
+    """Check the file and return a connection to it; create the file if it is missing. Raise
+    `BadStore` if the file is damaged or of another schema.
 
     `prefix` is used only for a new file; by default it is random.
     """
@@ -75,8 +76,8 @@ def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
 
 
 def open_another(path: Path, *, prefix: str | None) -> apsw.Connection:  # noqa: ARG001 - is named
-    """Open a file that another process has opened with `open_file` and still has open. Its checks
-    are not repeated, because that process may be writing."""
+    """Open a file that another process has opened with `open_file` and still has open. The checks
+    of `open_file` are not repeated, because the other process may be writing."""
     try:
         connection = apsw.Connection(str(path))
         _check_owner(connection, path)
@@ -87,14 +88,15 @@ def open_another(path: Path, *, prefix: str | None) -> apsw.Connection:  # noqa:
 
 
 def open_reader(path: Path) -> apsw.Connection:
-    """Open a read-only connection to a file that `open_file` has verified."""
+    """Open a read-only connection to a file that `open_file` has checked."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(BUSY_MS)
     return connection
 
 
 def _check_owner(connection: apsw.Connection, path: Path) -> None:
-    """Check that the file is ours before anything is changed."""
+    """Raise `BadStore` if the file is read-only, belongs to another program, or was written by a
+    newer leasehold. Nothing was changed in the file before this check."""
     connection.set_busy_timeout(BUSY_MS)
     if connection.readonly("main"):
         remedy = "check the permissions of the file, its folder and its mount"
@@ -110,7 +112,8 @@ def _check_owner(connection: apsw.Connection, path: Path) -> None:
 
 
 def _check_log(connection: apsw.Connection, path: Path) -> None:
-    """Refuse a log with commits behind a damaged frame, which SQLite would silently drop."""
+    """Raise `BadStore` if the write-ahead log has commits after a damaged part, which SQLite would
+    silently drop."""
     _, frames, _ = connection.execute("PRAGMA wal_checkpoint(NOOP)").get
     hidden = hidden_commits(log_of(path), connection.pragma("page_size"), frames=max(frames, 0))
     if hidden:
@@ -134,7 +137,8 @@ def _settle(connection: apsw.Connection, path: Path) -> None:
 
 
 def _migrate(connection: apsw.Connection) -> None:
-    """Run each migration step in a transaction of its own, recorded by its number."""
+    """Run the missing migration steps. Each has a transaction of its own, which also records its
+    number."""
     schema = connection.pragma("user_version")
     for number, step in enumerate(MIGRATIONS[schema:], start=schema + 1):
         with connection:
@@ -144,5 +148,6 @@ def _migrate(connection: apsw.Connection) -> None:
 
 
 def _name_uids(connection: apsw.Connection, prefix: str) -> None:
-    """Set the uid prefix once per file: a uid means the same object wherever it is read."""
+    """Store the uid prefix unless the file has one. The prefix never changes, so a uid names the
+    same object for ever."""
     connection.execute("INSERT INTO meta VALUES ('prefix', ?) ON CONFLICT DO NOTHING", (prefix,))

@@ -1,12 +1,13 @@
 """The SQLite store for several processes at once: several control planes on one host.
 
 Implements `ports.store.Store` with the same file format as `store` and `group`. Every write is a
-transaction that first reads what other processes have written, so a version check is still true at
-the commit. SQLite allows one writer at a time: others retry, and get `Unavailable` if that takes
-too long. Changes by other processes are noticed by polling the file.
+transaction that first reads what other processes have written. So a version that was checked in the
+transaction is still the present one at the commit. SQLite allows one writer at a time: other
+writers retry, and get `Unavailable` if that takes too long. Changes by other processes are noticed
+by polling the file.
 
-A process stopped (SIGSTOP) within a transaction blocks all writers until it continues or is killed.
-This is inherent to SQLite, and nothing is decided meanwhile.
+A process that is stopped (SIGSTOP) within a transaction blocks all writers until it continues or is
+killed. This cannot be avoided with SQLite; no process can decide anything meanwhile.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,8 @@ BUSY_MS_MAX: Millis = 1_500  # less than a keeper's request timeout
 
 
 class SharedStore(SqliteStore):
-    """Like `SqliteStore`, but shared. Must be closed while its tasks still run."""
+    """A `SqliteStore` whose file several processes use. It must be closed while its tasks still
+    run."""
 
     def close(self) -> None:
         self._looking.cancel()
@@ -41,7 +43,7 @@ class SharedStore(SqliteStore):
         super().close()
 
     async def _perform(self, write: Callable[[], T]) -> T:
-        """Run `write`, including its reads, in one transaction."""
+        """Run `write`, with everything it reads, in one transaction."""
         refused: list[StoreError] = []
 
         def attempt() -> T | None:
@@ -59,7 +61,8 @@ class SharedStore(SqliteStore):
         return result  # type: ignore[return-value] # it was not refused
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
-        """Wait for other writers without blocking the loop."""
+        """Run `work` in a transaction. While another process writes, wait without blocking the
+        event loop."""
         began = self._clock.monotonic()
         while True:
             try:
@@ -112,5 +115,5 @@ class SharedStore(SqliteStore):
             await self._clock.sleep(LOOK_MS)
 
     def _data_version(self) -> int:
-        """Return SQLite's count of commits by other connections."""
+        """Return SQLite's counter, which changes with each commit of another connection."""
         return int(self._reader.pragma("data_version"))

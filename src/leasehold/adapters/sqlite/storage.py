@@ -57,7 +57,8 @@ LATEST_MAX = 1024  # objects cached by the writer
 
 
 class FileObjects:
-    """Reads committed data, on a separate connection or on the storage's between its writes."""
+    """Reads committed data, on a connection of its own or, between writes, on the connection of the
+    storage."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
@@ -135,8 +136,9 @@ class FileObjects:
 
 
 class FileStorage(FileObjects):
-    """The single writer of this process. Counters in memory equal the file's after each commit.
-    With `is_shared` other processes write too, and their changes are read before each write."""
+    """Writes to the file; a process has only one. After each commit, the counters in memory equal
+    those in the file. If `is_shared` is True, other processes write too, and their changes are read
+    before each write."""
 
     def __init__(
         self,
@@ -169,24 +171,26 @@ class FileStorage(FileObjects):
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written, for now or any more; "" if it can."""
+        """Why nothing can be written, now or until a restart; "" if writing works."""
         return self._refused if self._broken is None else self._broken.why
 
     def read(self, key: Key) -> bytes | None:
-        """Read from the cache first: an object being written was mostly written just before (a pod
-        is created, claimed, running)."""
+        """Return a body, from the cache if possible. An object that is about to be written was
+        often written just before: a pod is created, then claimed, then running."""
         known = self._latest.get(key)
         return super().read(key) if known is None else known
 
     def put(self, change: Change) -> None:
-        """Write in a transaction of its own, or as part of the enclosing `transact`."""
+        """Write the change in a transaction of its own, or as part of the `transact` that is
+        running."""
         if self._connection.in_transaction:
             self._put(change)
         else:
             self.transact(lambda: self._put(change))
 
     def transact(self, work: Callable[[], T]) -> T:
-        """Run `work` and commit everything it puts, or nothing."""
+        """Run `work`, then commit everything that it put. If `work` or the commit fails, nothing is
+        stored."""
         result = self.prepare(work)
         self.conclude(self.sync())
         self.tell()
@@ -212,8 +216,8 @@ class FileStorage(FileObjects):
         return result
 
     def sync(self) -> apsw.Error | None:
-        """Step 2: commit, which waits for the disk and may run on another thread. Pass the result
-        to `conclude`. The storage must not be used otherwise until then."""
+        """Step 2 of `transact`: commit, which waits for the disk and may run on another thread. The
+        caller must pass the result to `conclude`, and must not use the storage before that."""
         try:
             self._connection.execute("COMMIT")
         except apsw.Error as error:
@@ -221,7 +225,8 @@ class FileStorage(FileObjects):
         return None
 
     def conclude(self, error: apsw.Error | None) -> None:
-        """Step 3: finish, or roll back and raise."""
+        """Step 3 of `transact`: if `error` is None the transaction is committed; otherwise roll
+        back and raise the store error for it."""
         if error is not None:
             self._undo()
             if isinstance(error, apsw.IOError):
@@ -233,12 +238,14 @@ class FileStorage(FileObjects):
             self._refused = ""
 
     def tell(self) -> None:
-        """After step 3: report the changes to waiting watches."""
+        """Step 4 of `transact`, after `conclude`: wake the watches that wait for the changes of
+        this transaction."""
         changes, self._changes = self._changes, []
         self._tell(changes)
 
     def _catch_up(self) -> None:
-        """Read what other processes have written; until the commit no other process writes."""
+        """Read the counters that other processes have written. The transaction is open, so no other
+        process writes before our commit."""
         version = self._number("version")
         if version != self._version:
             self._latest.clear()
@@ -264,7 +271,8 @@ class FileStorage(FileObjects):
         self._changes.append(change)
 
     def _compact(self, kind: str) -> None:
-        """Trim the history only at twice its size, so that not every write also deletes."""
+        """Delete the oldest changes of a kind from the history. This is done only when the history
+        has twice its length, so that most writes delete nothing."""
         forgotten = self._connection.execute(_OLDEST_KEPT, (kind, self._history_max)).get
         if forgotten is None:  # another process has trimmed it
             self._lengths[kind] = 0
@@ -274,7 +282,7 @@ class FileStorage(FileObjects):
         self._lengths[kind] = self._history_max
 
     def _count(self) -> None:
-        """Write the counters, once per transaction."""
+        """Write the counters to the file, once per transaction."""
         if self._version == self._committed:
             return
         self._connection.execute(_ADVANCE, (self._version, self._committed))
@@ -286,7 +294,8 @@ class FileStorage(FileObjects):
         self._connection.execute(_COUNT_CREATED, (self._created,))
 
     def _undo(self) -> None:
-        """Roll back and reload the counters. SQLite has rolled back by itself after some errors."""
+        """Roll back, and read the counters from the file again. After some errors SQLite has
+        already rolled back by itself."""
         self._changes = []
         self._latest.clear()
         try:

@@ -2,8 +2,8 @@
 
 Implements `ports.store.Store`; the writes are those of `adapters.objects`, shared with the memory
 store. A write is acknowledged once its transaction (object, change, version) is on disk. Writes run
-on the calling task and never suspend, as virtual time requires; `group.GroupStore` uses a thread.
-One process at a time can use the file; `shared.SharedStore` is for several.
+on the calling task and never suspend, as virtual time requires; `group.GroupStore` can commit on a
+thread. One process at a time can use the file; `shared.SharedStore` is for several.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,10 @@ from leasehold.ports.runtime import Clock, Tasks
 
 
 class SqliteStore(ObjectStore):
-    """A store in a SQLite file; raises `BadStore` if the file cannot be used. `prefix` is for the
-    uids of a new file; by default it is random, so that uids of two files differ."""
+    """A store in a SQLite file; raises `BadStore` if the file cannot be used.
+
+    `prefix` begins the uids of a new file. By default it is random, so that the uids of two files
+    differ."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class SqliteStore(ObjectStore):
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written any more; "" while it can."""
+        """Why nothing can be written any more; "" if writing works."""
         return self._storage.trouble
 
     def close(self) -> None:
@@ -80,7 +82,8 @@ class SqliteStore(ObjectStore):
         self._lock.release()
 
     def _objects_over(self, storage: FileStorage) -> FileObjects:
-        """Return the reading side: here the writer's own, since nothing reads while it writes."""
+        """Return what reads use. Here it is the writer's own connection, because no read happens
+        during a write."""
         return storage
 
     def _writes_over(self, storage: FileStorage) -> ObjectWrites:

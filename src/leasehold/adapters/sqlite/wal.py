@@ -1,9 +1,10 @@
-"""Detects commits in SQLite's write-ahead log that SQLite would silently drop.
+"""Detects committed transactions that SQLite would silently drop from its write-ahead log.
 
-`schema` checks at every start. SQLite treats the first invalid frame as the end of the log. After a
-power failure that is correct: what follows was never acknowledged. But each commit waits for the
-disk before the next begins, so two consecutive commits after an invalid frame prove that the log
-was longer and the frame was damaged later. Nothing here writes.
+`schema` checks this at every start. SQLite ends the log at the first frame that is not valid. After
+a power failure this is right: the invalid frame was never completely written, and nothing from it
+on was acknowledged. But if a frame is damaged later, valid commits may follow it. This module looks
+for two such commits in a row. They prove damage, because each commit waits until the one before it
+is on disk. Nothing here writes.
 """
 
 import os
@@ -25,8 +26,8 @@ def log_of(store: Path) -> Path:
 
 
 def hidden_commits(path: Path, page_bytes: int, *, frames: int) -> int:
-    """Return how many commits lie behind `frames`, which SQLite takes for the whole log. Fast if
-    nothing lies behind them, as after every clean shutdown."""
+    """Return how many commits the log contains after its first `frames` frames, which are all that
+    SQLite reads. This is fast if nothing follows them, as after every clean shutdown."""
     try:
         with path.open("rb") as file:
             start = file.read(_HEADER.size + _FRAME.size)
@@ -46,7 +47,8 @@ def hidden_commits(path: Path, page_bytes: int, *, frames: int) -> int:
 
 
 def _commits_after_wrong(content: bytes, page_bytes: int) -> int:
-    """Return the number of valid commits after the first invalid frame, if two are in a row."""
+    """Return the number of valid commits after the first invalid frame; 0 unless two of them are in
+    a row."""
     magic, _, _, _, salt, other, *stored = _HEADER.unpack_from(content)
     numbers = ">" if magic == _MAGIC + 1 else "<"
     salts, sums = (salt, other), (stored[0], stored[1])

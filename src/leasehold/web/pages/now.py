@@ -1,4 +1,4 @@
-"""The page Now: running jobs and payers, next starts, recent preemptions, and alerts."""
+"""The page Now: which jobs run and who pays, the next starts, recent preemptions, and alerts."""
 
 from leasehold.control.questions.answers.decisions import ResolutionsAnswer
 from leasehold.control.questions.answers.fleet import AttentionAnswer, FlavorRow, FleetAnswer

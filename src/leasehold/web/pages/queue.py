@@ -19,7 +19,7 @@ _AHEAD_LEAST = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A queued run. `planned` None: no start is planned, and `row` has the reason."""
+    """One waiting run. `planned` None: no start is planned; `row` then has the reason."""
 
     run: str
     submitted: str
@@ -46,7 +46,7 @@ async def show(look: PageView) -> Page:
 
 
 def _in_order(runs: list[RunRow], planned: list[ReservationRow]) -> list[Waiting]:
-    """Sort in queue order: by submission."""
+    """Return the runs in the order of the queue, which is the order of submission."""
     rows = {f"{each.namespace}/{each.name}": each for each in runs}
     plans = {each.run: each for each in planned}
     found = []

@@ -1,4 +1,6 @@
-"""The page Report: GPU-hours by owner, payer, run and others, as bars, a table and sheets."""
+"""The page Report: GPU-hours grouped by owner, payer, run, node or time, as bars and a table, and
+as sheets to download.
+"""
 
 from leasehold.control.questions.answers.books import ReportAnswer, ReportRow
 from leasehold.web.charts import Bar, stacked

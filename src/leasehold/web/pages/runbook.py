@@ -1,5 +1,7 @@
-"""The page Runbook: what to do, one section per alert. Its text is generated from the operator's
-guide by `tools/runbook_page.py`."""
+"""The page Runbook: what to do about each alert, one section per alert.
+
+Its text is generated from the operator's guide by `tools/runbook_page.py`.
+"""
 
 from leasehold.control.questions.answers.fleet import AttentionAnswer
 from leasehold.web.pages.view import Page, PageView

@@ -74,7 +74,7 @@ async def show_one(look: PageView) -> Page:
 
 
 def _addresses(explained: ExplainAnswer, leases: list[LeaseRow]) -> dict[str, str]:
-    """Return the page of each name that occurs in the run's explanations."""
+    """Return the address of the page for each name in the run's explanations."""
     nodes = {each.node for each in leases} | {each.node for each in explained.places}
     runs = {cut.beneficiary for cut in explained.cuts}
     found = {node: f"/ui/nodes/{quote(node, safe='')}" for node in nodes}

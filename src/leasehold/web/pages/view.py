@@ -1,4 +1,4 @@
-"""One view of a page: visitor, filters, and the answers to the page's questions."""
+"""One request for a page: the visitor, the page's filters, and the questions that the page asks."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,8 @@ class PageView:
     now: int = 0
 
     async def ask(self, kind: type[Found], question: str, **params: str) -> Found:
-        """Ask a question; raise `NotShown` if the visitor may not know, or it does not exist."""
+        """Ask a question and return its answer. Raise `NotShown` if the visitor may not see the
+        answer, or if the object that the question names does not exist."""
         given = {name.rstrip("_"): value for name, value in params.items() if value}
         answered = await self.house.ask(self.visitor, question, given)
         found = answered.found
@@ -42,7 +43,8 @@ class PageView:
         return found
 
     async def ask_or(self, otherwise: Found, question: str, **params: str) -> Found:
-        """Ask a question; return `otherwise` if the visitor may not know the answer."""
+        """Ask a question and return its answer; return `otherwise` if the visitor may not see the
+        answer."""
         try:
             return await self.ask(type(otherwise), question, **params)
         except NotShown as refused:
@@ -54,7 +56,8 @@ class PageView:
         return self.filters.get(name, "").strip()
 
     async def usage(self) -> tuple[UsageAnswer, Palette]:
-        """Return the owners' use of envelopes, and the palette derived from them."""
+        """Return how much each owner uses of each envelope, and a palette for the owners of these
+        envelopes."""
         usage = await self.ask(UsageAnswer, "budgets", form="usage")
         return usage, Palette(each.owner for each in usage.owners)
 

@@ -1,7 +1,8 @@
 """Encodes a request for the zygote: one frame of strings, so that a shim parses no JSON.
 
-Called by `forks`. `shim/request.h` defines the contents and their order; a shim refuses anything
-else. Request and folders are the agent's own, but they include text from users.
+Called by `forks`. `shim/request.h` defines the contents and their order; a shim refuses every other
+frame. The agent writes the request and chooses its folders, but parts of their text come from
+users.
 """
 
 import os

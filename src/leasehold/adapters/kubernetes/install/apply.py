@@ -1,7 +1,7 @@
 """Applies documents to a cluster like `kubectl apply --server-side`, and removes them.
 
-Fields of other managers on the same objects are kept; fields that we applied before and no longer
-list are removed.
+A field that another manager set on one of these objects is kept. A field that we applied before,
+and that a document no longer lists, is removed.
 """
 
 import asyncio
@@ -34,13 +34,14 @@ OPTIONAL = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding
 
 
 class NotApplied(Exception):  # noqa: N818 - named for the condition
-    """The server refused a document; contains the document and the server's message."""
+    """The server refused a document; the message names the document and has the server's words."""
 
 
 async def apply_all(
     client: Client, documents: Sequence[Wire], note: Callable[[str], None]
 ) -> list[str]:
-    """Apply the documents in order; return the optional kinds that the server does not have."""
+    """Apply the documents in order, then wait until the server accepts Runs. Return the optional
+    kinds that the server does not have."""
     kinds = _Kinds(client)
     missing: dict[str, None] = {}
     for document in documents:
@@ -130,9 +131,11 @@ async def _wait_until_established(client: Client, document: Wire) -> None:
 
 
 async def _wait_until_taken(client: Client, *, completed: bool) -> None:
-    """Wait until the server accepts Runs, by dry runs. The policy that completes Runs takes effect
-    a moment after its creation, and learns their definition a moment after that; in between no Run
-    can be created."""
+    """Wait until the server accepts Runs, which is tried by dry runs.
+
+    If `completed`, wait also until the mutating policy adds our finalizer to a Run. That policy
+    takes effect a moment after its creation, and knows the definition of Runs a moment later still.
+    Until then, the server refuses every Run."""
     namespace = "default"
     run: Wire = {
         "apiVersion": API_VERSION,
@@ -162,9 +165,11 @@ async def _wait_until_taken(client: Client, *, completed: bool) -> None:
 async def remove_all(
     client: Client, documents: Sequence[Wire], note: Callable[[str], None], *, ledger: bool
 ) -> None:
-    """Remove everything in reverse order, and first what would block others: the API service and
-    our finalizers. The definitions, and with them the ledger, and the namespace are removed only
-    with `ledger`."""
+    """Remove the installed objects in reverse order.
+
+    First remove what would block the removal of others: the API service and our finalizers. The
+    definitions and the namespace are removed only if `ledger` is True, because the ledger's objects
+    disappear with their definitions."""
     await _delete(client, f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{QUERY_GROUP}", note)
     await _let_go(client, note, _HELD_BY_LEDGER if ledger else ())
     kinds = _Kinds(client)
@@ -198,8 +203,8 @@ _HELD_BY_LEDGER = tuple(
 async def _let_go(
     client: Client, note: Callable[[str], None], more: Sequence[tuple[str, str, str]]
 ) -> None:
-    """Remove the finalizers that otherwise only a controller removes: from Runs, from pods, and
-    from the kinds in `more`."""
+    """Remove the finalizers that only a running controller would otherwise remove: from Runs, from
+    pods, and from the kinds in `more`."""
     for path, kind, ours in (
         (f"/apis/{API_VERSION}", "runs", LEASES_CLOSED),
         ("/api/v1", "pods", LEASE_CLOSED),

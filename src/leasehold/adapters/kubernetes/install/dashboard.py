@@ -13,7 +13,7 @@ SOURCE: Wire = {"type": "prometheus", "uid": "${source}"}
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`legend` is Grafana's template for the name of each line."""
+    """One panel of the dashboard. `legend` is Grafana's template for the name of each line."""
 
     title: str
     expression: str

@@ -34,8 +34,8 @@ LABELS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of an installation. Without an image the controller runs outside the cluster;
-    `questions_at` is then the host and port at which the API server reaches it."""
+    """Settings of an installation. Without an image, the controller runs outside the cluster, and
+    `questions_at` is the host and port at which the API server reaches that controller."""
 
     namespace: str = "leasehold-system"
     image: str = ""
@@ -82,8 +82,8 @@ def _priority_class() -> Wire:
 
 
 def _flows(namespace: str) -> list[Wire]:
-    """Give tenure and head priority over our own bulk requests; the built-in flow schema for leader
-    election covers only accounts of kube-system."""
+    """Return the objects that give requests for tenure and head priority over our own bulk
+    requests. Kubernetes' own rule for leader election covers only accounts of kube-system."""
     account = {
         "kind": "ServiceAccount",
         "serviceAccount": {"name": CONTROLLER, "namespace": namespace},
@@ -231,8 +231,9 @@ def _front_door() -> Wire:
 
 
 def _service(settings: Settings, name: str, port: str) -> Wire:
-    """Return the Service for the API server's questions or the proxy's page requests; it selects
-    the leader's pod by label."""
+    """Return a Service that selects the leader's pod by label. The API server sends questions
+    through one such Service, and the proxy in front of the dashboard sends page requests through
+    another."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

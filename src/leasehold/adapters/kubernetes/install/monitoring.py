@@ -17,7 +17,7 @@ _JOB = "app.kubernetes.io/name"  # label that becomes the job name, which the al
 
 
 def alerts_text() -> str:
-    """Return the alert rules as published, with comments."""
+    """Return the text of the alert rules as the operator's guide publishes them, with comments."""
     return files("leasehold.adapters.kubernetes.install").joinpath("alerts.yaml").read_text("utf-8")
 
 

@@ -1,9 +1,9 @@
 """Admission policies, which the API server evaluates itself without webhooks.
 
-A CRD's schema checks an object by itself. These policies check who makes a request: spending,
-funding and lending need the matching right (as `core.objects.rights` checks in the embedded
-server), and only the ledger writes its own objects. Deletions and requests of Kubernetes' own
-controllers are not checked, so that namespace deletion and garbage collection always work.
+A CRD's schema checks only the object. These policies check who makes a request: spending, funding
+and lending need the matching right (as `core.objects.rights` checks in the embedded server), and
+only the ledger may write its own objects. Deletions, and requests of Kubernetes' own controllers,
+are not checked, so that namespace deletion and garbage collection always work.
 """
 
 from leasehold.adapters.api.schemas import schema_of
@@ -38,8 +38,8 @@ def policies() -> list[Wire]:
 
 
 def mutations() -> list[Wire]:
-    """Return the mutating policies: a new Run gets our finalizer and its creator's name. Servers
-    that do not support them go without."""
+    """Return the mutating policies: a new Run gets our finalizer and the name of the user who
+    created it. On servers without mutating policies, a Run gets neither."""
     return _policy(
         "Mutating",
         "leasehold-birth",
@@ -144,8 +144,11 @@ def _pods() -> Wire:
 
 
 def _spend() -> Wire:
-    """Return the policy on edits of Runs. An edit of `stop` alone needs no right, because
-    cancelling spends nothing. Any other edit needs the right on the owner before and after it."""
+    """Return the policy on new and edited Runs: the user needs the right `spend` on the Run's
+    owner.
+
+    An edit that changes the owner needs the right on the old owner and on the new one. An edit of
+    nothing but `stop` needs no right, because cancelling spends nothing."""
     return {
         "matchConstraints": _matches(GROUP, ["runs"], ["CREATE", "UPDATE"]),
         "matchConditions": _STRANGERS,
@@ -167,7 +170,8 @@ def _spend() -> Wire:
 
 
 def _fund() -> Wire:
-    """Return the policy on Budgets. The right to fund includes the right to lend."""
+    """Return the policy on new and edited Budgets: the user needs the right `fund` on the Budget's
+    owner. For an edit of nothing but lending, the right `lend` is enough."""
     lending = (
         f"({_same_as_before('Budget', but='envelopes')})"
         " && object.spec.envelopes.size() == oldObject.spec.envelopes.size()"
@@ -223,7 +227,8 @@ def _lacks(verb: str, owner: str) -> str:
 
 
 def _same_as_before(kind: str, *, but: str = "") -> str:
-    """Return a CEL expression: spec and user metadata are unchanged, except for the field `but`."""
+    """Return a CEL expression that is true for an update which leaves the spec and the users' part
+    of the metadata unchanged. The field `but` may change."""
     fields = part(part(part(schema_of(kind), "properties"), "spec"), "properties")
     spec = _same_fields(list(fields), "object.spec", "oldObject.spec", but=but)
     metadata = _same_fields(list(_OF_USERS), "object.metadata", "oldObject.metadata")

@@ -1,10 +1,10 @@
 """RBAC roles on a cluster, for the controller and for people.
 
-Besides Kubernetes' verbs there are five of ours, on two virtual resources: `spend`, `fund` and
-`lend` on `owners`, by the owner's name; `keep` on `ledgers` for the writer of the ledger, and
-`compact` for those who may request a compaction. The API server's policies (`policies`), and for
-`compact` the controller, check them with its authorizer, so they are granted like any right: by a
-Role, with `resourceNames`.
+Besides Kubernetes' verbs there are five of ours, on two virtual resources. `spend`, `fund` and
+`lend` apply to `owners`, by the owner's name. `keep` on `ledgers` is for the writer of the ledger,
+and `compact` for users who may request a compaction. Like any right, they are granted by a Role,
+with `resourceNames`. The API server's admission policies (`policies`) check them; the controller
+checks `compact`. Both ask Kubernetes' authorizer.
 """
 
 from leasehold.core.names import GROUP, Wire
@@ -35,7 +35,8 @@ _WITH_STATUS = ["runs", "budgets", "reservations", "leases"]
 
 
 def roles(namespace: str) -> list[Wire]:
-    """Return the controller's account and roles, and the roles to be bound to people."""
+    """Return the controller's account with its roles and bindings, and the roles that an
+    administrator binds to people."""
     people = {
         "leasehold-asker": _ASKER,
         "leasehold-viewer": _VIEWER,
@@ -83,7 +84,8 @@ def _binding(kind: str, name: str, role: str, namespace: str) -> Wire:
 
 
 def _reader_of_authorities(namespace: str) -> Wire:
-    """Return the binding that lets us read the API server's front-proxy settings in kube-system."""
+    """Return the binding that lets the controller read the API server's front-proxy settings, which
+    are in kube-system."""
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "RoleBinding",

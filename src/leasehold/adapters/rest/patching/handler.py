@@ -1,7 +1,7 @@
-"""PATCH: four media types and one loop of read, change and conditional write.
+"""PATCH in four media types: read the object, change it, write it if nothing else has changed it.
 
-Called through `handlers`. A conflict with another writer is retried here unless the caller
-specified a version. Server-side apply also creates objects.
+Called through `handlers`. A conflict with another writer is retried here, unless the caller
+specified a version. A server-side apply may also create an object.
 """
 
 from leasehold.adapters.http.bodies import (
@@ -82,7 +82,7 @@ async def patch(backend: Backend, request: Request, target: Target) -> Response:
 
 
 def _changed(backend: Backend, request: Request, target: Target, old: Wire, asked: object) -> Wire:
-    """Return the object after the patch."""
+    """Return the object after the patch, which the media type describes."""
     media = request.media_type
     shown = told_object(target.resource, {**old, "metadata": dict(part(old, "metadata"))})
     if media == JSON_PATCH:
@@ -110,7 +110,8 @@ def _changed(backend: Backend, request: Request, target: Target, old: Wire, aske
 
 
 def _check_same(target: Target, old: Wire, new: Wire) -> None:
-    """Refuse changes of an object's identity; a version in the patch is a condition."""
+    """Refuse a patch that changes the object's identity. A version or uid in the patch must be the
+    present one."""
     before, after = part(old, "metadata"), new.get("metadata")
     if not isinstance(after, dict):
         raise bad_request("after the patch the object has no metadata")
@@ -139,7 +140,8 @@ async def _write(backend: Backend, request: Request, target: Target, old: Wire, 
 
 
 def _check_patched(request: Request, target: Target, new: Wire) -> None:
-    """Check the fields; what would be 400 in a PUT is an invalid patch here."""
+    """Check the fields of the patched object. A mistake for which PUT would answer 400 is answered
+    with 422 here."""
     try:
         check_fields(request, target.resource, new)
     except RequestRefused as refused:

@@ -1,8 +1,7 @@
 """JSON merge patch (RFC 7386) and JSON patch (RFC 6902), over plain data.
 
-Called by `patching`. Pure: each returns a new document and leaves its arguments unchanged. Sizes
-are limited while a JSON patch is applied, because `copy` can double a document with every
-operation.
+Called by `patching`. Pure: each function returns a new document and leaves its arguments unchanged.
+The document's size is checked while a JSON patch is applied, because each `copy` can double it.
 """
 
 from copy import deepcopy
@@ -19,7 +18,8 @@ Json = object
 
 
 def merge_patch(document: Json, patch: Json) -> Json:
-    """Return the merged document: mappings merge, null removes, anything else replaces."""
+    """Return the merged document: mappings are merged, null removes a field, any other value
+    replaces it."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
     merged = dict(document) if isinstance(document, dict) else {}
@@ -151,7 +151,7 @@ def _index(key: str, most: int) -> int:
 
 
 def _equal(one: Json, other: Json) -> bool:
-    """Compare as JSON does: true is not 1."""
+    """Return whether two JSON values are equal. Unlike in Python, true is not equal to 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -162,7 +162,8 @@ def _equal(one: Json, other: Json) -> bool:
 
 
 def _count(value: Json) -> int:
-    """Return the size in values. Text counts by length, because a copy is written out in full."""
+    """Return the size of a value as a number of values. A text counts by its length, because each
+    copy of it is written out in full."""
     if isinstance(value, dict):
         return 1 + sum(map(_count, value)) + sum(map(_count, value.values()))
     if isinstance(value, list):

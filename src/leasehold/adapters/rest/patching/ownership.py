@@ -1,9 +1,9 @@
 """`managedFields`: which manager set which field, and server-side apply.
 
-Called by `patching`. A manager owns the leaves that it applied; lists are leaves. Apply sets the
-manager's fields, removes those that it owned and no longer lists, and is refused if another manager
-owns a field with a different value, unless forced. Other writes take over the fields that they
-change, if `managedFields` exists. Pure.
+Called by `patching`. A manager owns the leaves that it applied; a list is one leaf. An apply sets
+the manager's fields, and removes those that the manager owned and no longer lists. It is refused if
+another manager owns one of the fields with a different value, unless it is forced. Other writes
+take over the fields that they change, if the object has `managedFields`. Pure.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class Manager:
 
 
 def leaves(obj: Wire) -> Leaves:
-    """Return every field of an object that can be owned."""
+    """Return the paths of all fields of the object that a manager can own."""
     found: set[Path] = set()
     for key, value in obj.items():
         if key == "metadata" and isinstance(value, dict):
@@ -65,7 +65,8 @@ def leaves(obj: Wire) -> Leaves:
 
 
 def apply(live: Wire, applied: Wire, *, manager: str, force: bool, time: str) -> Wire:
-    """Return the object after `manager` applied its fields; raise 409 on conflicts."""
+    """Return the object after `manager` applied its fields. Raise 409 if other managers own some of
+    them, unless `force` is True."""
     managers = managers_of(live)
     if not managers:
         managers = [Manager(BEFORE, UPDATE, leaves(live), time)]
@@ -99,12 +100,13 @@ def apply(live: Wire, applied: Wire, *, manager: str, force: bool, time: str) ->
 
 
 def first_applied(applied: Wire, *, manager: str, time: str) -> Wire:
-    """Return an object created by an apply."""
+    """Return the new object that an apply creates if there is none."""
     return with_managers(deepcopy(applied), [Manager(manager, APPLY, leaves(applied), time)])
 
 
 def after_update(old: Wire, new: Wire, *, manager: str, time: str) -> Wire:
-    """Return `new` with changed fields owned by their writer; unchanged without managedFields."""
+    """Return `new` with `manager` as owner of the fields that it changed. An object without
+    `managedFields` is returned unchanged."""
     managers = managers_of(new)
     if not managers:
         return new
@@ -176,7 +178,7 @@ def _set(obj: Wire, path: Path, value: object) -> None:
 
 
 def _drop(obj: Wire, path: Path) -> None:
-    """Remove a leaf and the mappings that become empty."""
+    """Remove a leaf, and every mapping that becomes empty by this."""
     inner = obj.get(path[0])
     if len(path) == 1:
         obj.pop(path[0], None)

@@ -1,9 +1,9 @@
 """Strategic merge patch, the default of `kubectl patch`.
 
-Called by `patching`, also for our kinds, whose templates contain pod lists. Mappings merge; lists
-with a known merge key merge by it, lists of names merge as sets, other lists are replaced. The
-directives `$patch`, `$setElementOrder`, `$retainKeys` and `$deleteFromPrimitiveList` are supported.
-Pure.
+Called by `patching`, also for our kinds, whose templates contain pod lists. Mappings are merged.
+Lists with a known merge key are merged by that key, lists of names as sets; other lists are
+replaced. The directives `$patch`, `$setElementOrder`, `$retainKeys` and `$deleteFromPrimitiveList`
+are supported. Pure.
 """
 
 from copy import deepcopy
@@ -107,7 +107,8 @@ def _merge_list(field: str, before: list[object], patch: list[object]) -> list[o
 
 
 def _ordered(field: str, members: list[object], order: list[object]) -> list[object]:
-    """Reorder the named members as `order` says; the others keep their positions."""
+    """Return `members` with those named in `order` in that order; the others keep their
+    positions."""
     key = MERGE_KEYS.get(field)
 
     def name(member: object) -> object:
