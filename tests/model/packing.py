@@ -213,6 +213,12 @@ def pay_on_empty_fleet(
     )
 
 
+def places_that_could_hold(world: World, run: Run, groups: list[int]) -> list[Place]:
+    """Return the locations where the run could be if all nodes were empty."""
+    room = _where_it_could_be(empty_fleet(world, run), groups)
+    return sorted({place_of(domain) for domain in room.domains()})
+
+
 def _where_it_could_be(room: Room, groups: list[int]) -> Room:
     """Return the room of the locations that could hold all groups, or at least one group if the
     groups may be in several locations."""

@@ -14,7 +14,7 @@ from tests.model.packing import (
     admit,
     empty_fleet,
     pay_on_empty_fleet,
-    places_of,
+    places_that_could_hold,
     put_all,
 )
 from tests.model.resolve import Gone, find_site, kind_of_loss, resolve_site
@@ -458,7 +458,7 @@ class Pass:
         calendar = Calendar(self.world, run, self.ahead)
         bills = [
             cover(calendar, self._gpus(run, groups), place, at=self.world.now)
-            for place in places_of(self.world, run)
+            for place in places_that_could_hold(self.world, run, groups)
         ]
         return min(bills, key=lambda bill: bill.missing).segments if bills else []
 

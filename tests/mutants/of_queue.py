@@ -203,7 +203,7 @@ QUEUE = (
     Mutant(
         "Q6, a run that lacks money claims nothing that comes free",
         _PLANS,
-        "    money = _claimable(turn, request) if turn.now >= first else ()\n",
+        "    money = _claimable(turn, request, walk) if turn.now >= first else ()\n",
         "    money = ()\n",
         story("Q6-a-wide-run-claims-money-that-comes-free"),
     ),

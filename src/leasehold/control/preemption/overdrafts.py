@@ -5,6 +5,8 @@ A Budget is checked only if it has changed, or if a window or its GPU-hours run 
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from leasehold.control.preemption.publish import Announced, can_publish, publish_cuts
 from leasehold.control.reasons import NoticeReason
 from leasehold.control.turn import Turn
@@ -158,7 +160,8 @@ def refinance_lease(turn: Turn, lease: Lease) -> bool:
         return False
     world = turn.world
     beside = open_leases(world, lease.uid)
-    covered = payer_beside(world, lease, world.memory.claims, now=turn.now, beside=beside)
+    claims = [_from_now_on(world, each, turn.now) for each in world.memory.claims]
+    covered = payer_beside(world, lease, claims, now=turn.now, beside=beside)
     if covered is None:
         return False
     move_lease(turn, lease, covered)
@@ -208,6 +211,19 @@ def _other_payer(
     with world.what_if.opened():
         world.accounts.respect(by_payer, except_for=frozenset())
         return other_payer(world, lease, now=now, beside=beside, except_for=except_for)
+
+
+def _from_now_on(world: World, claim: Claim, now: Instant) -> Claim:
+    """Return a claim of the last walk as a walk would make it now.
+
+    A run that still waits starts now at the earliest, so it also claims the money for longer.
+    """
+    late, envelope = now - claim.start, world.envelopes.get(claim.payer)
+    if late <= 0 or envelope is None:
+        return claim
+    span = min(claim.gpu_ms // claim.gpus, max(0, envelope.end - now))
+    end = min(FOREVER, claim.end + late)
+    return replace(claim, start=now, end=end, gpu_ms=claim.gpus * span)
 
 
 def _is_plan(world: World, claim: Claim) -> bool:

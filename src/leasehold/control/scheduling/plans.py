@@ -35,7 +35,6 @@ from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.waiting import wait_of
-from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 Places = tuple[tuple[str, int], ...]  # node, GPUs
@@ -137,11 +136,11 @@ def _plan(
         return replace(known, by_cuts=by_cuts, asked=asked)
     if not may_cut:
         return None
-    if known is None and refused.reason.is_about_money:
+    if known is None:
         is_paid, asked_later = _is_paid_some_time(turn, request, walk, family)
         asked |= asked_later
         if not is_paid:
-            return replace(_short_of_money(turn, request, first), asked=asked)
+            return replace(_short_of_money(turn, request, walk, first), asked=asked)
     by_preemption = _by_cuts(turn, request, walk, old=old, family=family, first=first)
     return replace(by_preemption, asked=asked)
 
@@ -285,26 +284,27 @@ def can_pay_held(
 # Q6: no payers.
 
 
-def _short_of_money(turn: Turn, request: StartRequest, first: Instant) -> Plan:
-    """Return the plan of a run that lacks payers (Q6).
+def _short_of_money(turn: Turn, request: StartRequest, walk: QueuePass, first: Instant) -> Plan:
+    """Return the plan of a run that lacks payers: from `first` (T0) on it claims free money (Q6).
 
     From `first` (T0) on the run claims the money that is free. Until then it holds nothing.
     """
-    money = _claimable(turn, request) if turn.now >= first else ()
+    money = _claimable(turn, request, walk) if turn.now >= first else ()
     since = turn.now if money else 0
     return Plan(starts=first, confidence=Confidence.MONEY, held_from=since, money=money)
 
 
-def _claimable(turn: Turn, request: StartRequest) -> tuple[HeldMoney, ...]:
+def _claimable(turn: Turn, request: StartRequest, walk: QueuePass) -> tuple[HeldMoney, ...]:
     """Return the free money that the run may claim now, in payer order.
 
-    It is that of one location: the one in which the fewest GPUs would still lack a payer.
+    It is that of one location: the one in which the fewest GPUs would still lack a payer. Only
+    locations count that could hold the run if they were empty.
     """
     world, now = turn.world, turn.now
     best: tuple[int, tuple[HeldMoney, ...]] | None = None
     with world.what_if.opened():
         turn.calendar.respect(world, request.run.uid, request.limit)
-        for location in locations_for(world, request.run.spec):
+        for location in walk.could_hold(turn, request):
             ask = funding_request_for(
                 request,
                 location,
