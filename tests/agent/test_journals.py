@@ -77,7 +77,9 @@ def append(journal: PodJournal, written: str) -> None:
 # Which shim may start the job.
 
 
-def test_one_of_concurrent_shims_starts_job_of_free_journal(ground: Path, held_back: Path) -> None:
+def test_only_one_of_concurrent_shims_starts_the_job_of_an_unclaimed_journal(
+    ground: Path, held_back: Path
+) -> None:
     journal = journal_for(ground, script(ground, "echo x >> ran"))
 
     with Zygote(ground / "shims.err", program=held_back) as zygote:
@@ -220,7 +222,7 @@ def test_truncated_exit_record_is_written_again(ground: Path, zygote: Zygote) ->
     assert journal.exit().code == 7
 
 
-def test_truncated_claim_is_refused_and_leaves_journal_free(
+def test_truncated_claim_is_refused_and_leaves_journal_unclaimed(
     ground: Path, without_room: Path, pipe: int
 ) -> None:
     journal = journal_for(ground, script(ground, "touch ran", notify=str(ground / "pipe")))

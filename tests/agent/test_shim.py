@@ -83,7 +83,7 @@ def test_agent_cannot_give_up_journal_that_shim_started(ground: Path, zygote: Zy
     assert len(texts(journal)) == 2  # the start and the end; the late shim wrote nothing
 
 
-def test_one_of_many_shims_starts_job_of_a_journal(ground: Path, zygote: Zygote) -> None:
+def test_job_is_started_once_if_many_shims_get_its_journal(ground: Path, zygote: Zygote) -> None:
     journal = journal_for(ground, script(ground, "echo x >> ran; sleep 0.1"))
 
     shims = [zygote.ask(journal) for _ in range(20)]

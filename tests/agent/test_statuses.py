@@ -22,5 +22,5 @@ def test_unknown_exit_is_137_for_clients_and_none_for_the_controller() -> None:
     assert pod_from_wire(pod).exit_code is None
 
 
-def test_exit_code_137_is_read_back() -> None:
+def test_exit_code_137_of_the_job_itself_is_reported_to_the_controller() -> None:
     assert pod_from_wire(exited(137)).exit_code == 137

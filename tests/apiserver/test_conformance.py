@@ -14,7 +14,7 @@ from tests.apiserver.talk import Talk, differences
 MODULES = (cases_objects, cases_reading, cases_writing)
 
 
-def test_table_has_exactly_the_reasons_that_cases_use() -> None:
+def test_table_of_reasons_has_exactly_the_reasons_of_declared_differences() -> None:
     used = {reason for row in CASES.values() for reason in row.differs.values()}
 
     assert used == set(REASONS)

@@ -56,7 +56,9 @@ def test_charges_match_leases_for_any_window(
 
 
 @given(some=leases)
-def test_account_with_carried_charges_follows_edits_of_its_window(some: list[Lease]) -> None:
+def test_account_with_compacted_leases_counts_like_leases_after_window_edits(
+    some: list[Lease],
+) -> None:
     world = a_world([a_node("n0")], [a_budget("t", an_envelope(PAYER, "t"))])
     carried = a_world([a_node("n0")], [])
     carried.carry(Carried(seq=9, charges={PAYER: Charges().with_leases(some)}))
@@ -73,7 +75,7 @@ def test_account_with_carried_charges_follows_edits_of_its_window(some: list[Lea
         assert mine.lent_used_ms(NOW + 99) == theirs.lent_used_ms(NOW + 99)
 
 
-def test_carried_state_survives_serialisation() -> None:
+def test_state_kept_of_compacted_leases_is_unchanged_by_writing_and_reading() -> None:
     attempt = CarriedAttempt(
         unit=-1, number=2, started=NOW, batch=3, verdict=(4, 1, 4), closure="Fail",
         cause=Cause.EXIT, ended_at=NOW + 5, protected=True, completed=0,

@@ -108,7 +108,7 @@ def test_export_equals_committed_batches_before_and_after_compaction(data: Path)
     assert ok(ledger.command, "verify", *files) == verified
 
 
-def test_csv_export_has_a_row_per_lease_and_sums_up(data: Path) -> None:
+def test_csv_export_has_a_row_per_lease_and_adds_up_to_the_ledgers_totals(data: Path) -> None:
     lines = (data / "ledger.jsonl").read_bytes().splitlines()
     batches = [msgspec.json.decode(line)["batch"] for line in lines]
     opened = {each["name"]: each["spec"] for batch in batches for each in batch.get("opened", [])}

@@ -222,7 +222,7 @@ def test_compactor_starts_when_enough_old_objects_exist(tmp_path: Path) -> None:
         assert (compactor.last is not None) == runs, (keep, most)
 
 
-def test_compactor_starts_before_its_hour_when_store_fills_up(tmp_path: Path) -> None:
+def test_compactor_starts_before_an_hour_has_passed_when_store_fills_up(tmp_path: Path) -> None:
     plant = plant_with_history()
     compactor = Compactor(
         plant.store, plant.user.clock, folder=tmp_path, keep_closed=0, max_objects=10

@@ -85,7 +85,7 @@ def test_repeated_request_joins_the_compaction_in_progress(tmp_path: Path) -> No
     assert owner.compactor.requests == 1
 
 
-def test_request_unknown_to_a_process_starts_a_new_compaction(tmp_path: Path) -> None:
+def test_compaction_request_that_the_process_does_not_know_starts_a_new_one(tmp_path: Path) -> None:
     owner = _Owner(plant_with_history(), tmp_path)
     told = owner.ask("12345678-1")
     assert told.ended

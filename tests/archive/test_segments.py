@@ -33,7 +33,7 @@ def check_all_of(folder: Path) -> None:
         check_segment(folder, index)
 
 
-def test_archive_has_several_valid_private_segments(archived: Path) -> None:
+def test_archive_has_several_valid_segments_that_only_their_owner_can_read(archived: Path) -> None:
     assert len(Archive(archived).indices()) > 2
     check_all_of(archived)
     assert {path.stat().st_mode & 0o777 for path in archived.iterdir()} == {0o600}
@@ -55,7 +55,9 @@ def test_flipped_byte_in_any_file_is_found(kind: str, archived: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", [LEDGER, LEASES, RESOLUTIONS, "segment"])
-def test_missing_file_is_named(kind: str, archived: Path, tmp_path: Path) -> None:
+def test_missing_archive_file_is_reported_by_name(
+    kind: str, archived: Path, tmp_path: Path
+) -> None:
     folder = copied(archived, tmp_path / "copy")
     gone = sorted(folder.glob(f"{kind}-*"))[0]
     gone.unlink()

@@ -42,7 +42,7 @@ def test_silent_connections_are_closed_for_new_callers(facade: Facade) -> None:
         assert all(is_over(each) for each in silent[:CONNECTIONS])
 
 
-def test_more_kept_connections_than_the_limit_are_all_answered(facade: Facade) -> None:
+def test_requests_are_answered_on_twice_as_many_open_connections_as_allowed(facade: Facade) -> None:
     kept = [facade.connection() for _ in range(2 * CONNECTIONS)]
     try:
         for each in kept:

@@ -38,7 +38,9 @@ def test_variables_and_arguments_that_are_too_long_together_are_refused() -> Non
     assert words(["echo", "$(A)"], wide) == ["echo", "x" * 100_000]
 
 
-def test_home_closed_by_a_job_is_opened_for_the_next(tmp_path: Path) -> None:
+def test_home_folder_that_a_job_made_inaccessible_is_opened_for_the_next_job(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "agent").mkdir()
     (tmp_path / "work").mkdir()
     users = Users(tmp_path / "agent", private_first=61_184)

@@ -57,7 +57,9 @@ def completed(config: str, *typed: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_directive_comes_last_and_errors_print_nothing(config: Path, facade: Facade) -> None:
+def test_completion_prints_its_directive_last_and_no_error_messages(
+    config: Path, facade: Facade
+) -> None:
     done = completed(str(config), "explain", "-n", "audio", "s")
     assert (done.returncode, done.stdout, done.stderr) == (0, "sweep\n:4\n", "")
     facade.callers = {}

@@ -144,7 +144,9 @@ def test_plan_needs_either_a_run_or_a_file(cli: Cli) -> None:
     assert "name a RUN or a file" in cli("plan", "x", "-f", "y").stderr
 
 
-def test_parquet_without_its_extra_names_the_extra(config: Path, tmp_path: Path) -> None:
+def test_parquet_report_without_duckdb_names_the_package_extra_to_install(
+    config: Path, tmp_path: Path
+) -> None:
     """The process imports a fake duckdb module that raises, from the first folder of its path."""
     (tmp_path / "duckdb.py").write_text("raise ModuleNotFoundError('duckdb')")
     words = ["report", "gpu-hours", "-o", "parquet", "--file", str(tmp_path / "x.parquet")]

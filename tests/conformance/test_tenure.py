@@ -45,7 +45,9 @@ def test_tenure_is_valid_for_hold_and_not_a_millisecond_longer(a: Contender) -> 
     assert not a.is_valid(tenure)
 
 
-def test_tenure_is_taken_over_when_its_record_has_stood_still(a: Contender, b: Contender) -> None:
+def test_tenure_is_taken_over_when_its_record_is_unchanged_for_the_take_time(
+    a: Contender, b: Contender
+) -> None:
     a.must_acquire()
     b.acquire()
     b.clock.move(MARGINS.take)

@@ -14,7 +14,7 @@ def _money(fleet: Site) -> None:
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(budget()))
 
 
-def test_run_completes_in_containers_and_is_accounted(fleet: Site) -> None:
+def test_run_completes_in_containers_and_its_gpu_hours_are_accounted(fleet: Site) -> None:
     script = "echo rank $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 10"
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(shell_job("train", 8, script)))
     fleet.until_phase("train", "Running")

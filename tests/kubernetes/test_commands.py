@@ -77,7 +77,7 @@ WORKS = {
 }
 
 
-def test_table_has_every_documented_command() -> None:
+def test_command_table_of_the_test_has_every_documented_command() -> None:
     headings = re.findall(r"^## `((?:leasehold|kubectl) [^`]+)`", DOCS.read_text(), re.MULTILINE)
     assert set(headings) == set(WORKS)
 

@@ -13,7 +13,7 @@ AT_ONCE = 2
 PODS = 6
 
 
-def test_tenure_is_renewed_while_binds_use_all_requests_in_flight(
+def test_tenure_is_renewed_while_bind_requests_use_all_connections(
     installed: Cluster, tmp_path: Path
 ) -> None:
     """Binds wait at the gate. While all connections for binds are taken, no further bind is sent,

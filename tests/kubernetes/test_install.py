@@ -22,7 +22,7 @@ def test_install_dry_run_prints_every_kind(plane: Plane) -> None:
         assert applied.returncode == 0, applied.stderr
 
 
-def test_install_remove_takes_policies_and_finalizers_but_not_ledger(plane: Plane) -> None:
+def test_install_remove_deletes_policies_and_finalizers_but_keeps_ledger(plane: Plane) -> None:
     asks = plane.cluster.client.ask
     name = "v1.query.rq.davidlangworthy.io"
     asks("POST", API_SERVICE, {

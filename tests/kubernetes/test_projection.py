@@ -42,7 +42,7 @@ def test_own_pod_keeps_all_fields_that_are_read() -> None:
     assert pod_from_wire(reader_of("Pod", "v1")(raw)) == pod_from_wire(json.loads(raw))
 
 
-def test_unread_fields_of_foreign_pod_make_no_news() -> None:
+def test_change_of_unread_fields_of_a_foreign_pod_is_skipped() -> None:
     read = reader_of("Pod", "v1")
     before, after = read(_pod({}, "7")), read(_pod({}, "8", podIP="10.0.0.2"))
     assert substance("Pod", before) == substance("Pod", after)
@@ -53,7 +53,7 @@ def test_unread_fields_of_foreign_pod_make_no_news() -> None:
     )  # every change of our own pods counts
 
 
-def test_heartbeat_of_node_makes_no_news() -> None:
+def test_heartbeat_of_a_node_is_skipped() -> None:
     read = reader_of("Node", "v1")
 
     def node(version: str, beat: str) -> dict[str, object]:

@@ -117,7 +117,7 @@ BROKEN: list[Break] = [
 @pytest.mark.parametrize(
     ("module", "name", "broken", "file"), BROKEN, ids=[each[1] for each in BROKEN]
 )
-def test_broken_rule_of_the_model_makes_a_difference(
+def test_comparison_notices_a_broken_rule_in_the_model(
     module: ModuleType,
     name: str,
     broken: Callable[..., object],

@@ -179,7 +179,7 @@ def test_forecast_is_the_first_hour_at_which_admit_succeeds(
     firm=st.integers(0, 4),
 )
 @settings(max_examples=300)
-def test_outlook_node_times_equal_counting_hour_by_hour(
+def test_outlook_node_times_equal_a_count_of_free_gpus_in_each_hour(
     rows: Rows, entries: Entries, gpus: int, span: int | None, firm: int
 ) -> None:
     world = a_fleet(rows, (1000, 0))
@@ -209,7 +209,7 @@ def test_outlook_node_times_equal_counting_hour_by_hour(
 
 
 @given(rows=node_rows, before=entry_rows, after=entry_rows, gpus=st.integers(1, 4))
-def test_corrected_outlook_equals_a_new_outlook(
+def test_outlook_corrected_after_calendar_changes_equals_a_new_outlook(
     rows: Rows, before: Entries, after: Entries, gpus: int
 ) -> None:
     world = a_fleet(rows, (1000, 0))

@@ -65,7 +65,7 @@ def test_both_verifiers_find_the_same_broken_link() -> None:
     assert problem.seq == 4
 
 
-def test_both_verifiers_chain_a_batch_that_has_every_part() -> None:
+def test_both_verifiers_compute_the_same_digest_of_a_batch_with_every_part() -> None:
     assert isinstance(independent.check_chain(lines_of(FULL)), str)
 
 
@@ -130,7 +130,7 @@ def test_independent_verifier_accepts_every_lottery_of_the_core(
 
 
 @given(st.dictionaries(names, st.integers() | names))
-def test_core_and_independent_verifier_hash_alike(value: dict[str, object]) -> None:
+def test_core_and_independent_verifier_compute_the_same_hashes(value: dict[str, object]) -> None:
     text = independent.canonical(value)
     assert next_digest(GENESIS, text) == independent.sha(GENESIS.encode() + b"\n" + text)
     assert independent.sha(text) == digest_of(value)

@@ -18,7 +18,7 @@ def left_at(left: int, drops: list[Drop], at: int) -> int:
 
 
 @given(left=st.integers(0, 8), drops=DROPS, start=INSTANTS, span=st.integers(1, LAST))
-def test_fewest_equals_the_minimum_over_every_time_of_the_span(
+def test_fewest_equals_the_minimum_over_every_instant_of_the_span(
     left: int, drops: list[Drop], start: int, span: int
 ) -> None:
     expected = min(left_at(left, drops, at) for at in range(start, start + span))

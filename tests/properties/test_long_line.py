@@ -93,7 +93,7 @@ def play(world: World, events: list[tuple[str, int]]) -> list[object]:
     nodes=st.integers(1, 2),
     events=st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=5),
 )
-def test_sharing_between_like_runs_changes_no_decision_or_message(
+def test_reusing_answers_for_equal_runs_changes_no_decision_or_message(
     kinds: list[tuple[str, int, int | None]],
     repeated: int,
     caps: list[Cap],

@@ -38,7 +38,7 @@ conflicts = st.dictionaries(
 
 
 @given(seed=seeds, k=st.integers(0, 50), n=st.integers(1, 1 << 64) | st.just((1 << 63) + 1))
-def test_number_equals_that_of_the_independent_verifier(seed: str, k: int, n: int) -> None:
+def test_draw_number_equals_that_of_the_independent_verifier(seed: str, k: int, n: int) -> None:
     number = lottery.number(seed, k, n)
     assert number == draw_number(seed, k, n)
     assert 0 <= number < n

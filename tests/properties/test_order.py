@@ -116,7 +116,7 @@ def test_insertion_order_does_not_change_what_is_decided(rows: Rows, shuffle: Ra
 
 @given(rows=run_rows)
 @settings(max_examples=30)
-def test_rebuilt_world_decides_the_same_as_the_grown_world(rows: Rows) -> None:
+def test_world_rebuilt_from_facts_decides_the_same_as_the_original(rows: Rows) -> None:
     """Everything a decision needs is in the facts; only a refusal may be reported twice."""
     world = a_world(NODES, BUDGETS)
     for run in runs_of(rows):

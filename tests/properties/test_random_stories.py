@@ -50,7 +50,9 @@ NEVER_BROKEN = ("expected every invariant", "expected ledger ok", "expected audi
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_no_run_is_left_behind_after_a_random_story(share: int, budget: Budget) -> None:
+def test_every_promise_about_the_final_state_is_kept_after_a_random_story(
+    share: int, budget: Budget
+) -> None:
     for seed in budget.of(3, SEEDS[share::SHARES]):
         _leaves_no_run_behind(seed)
 

@@ -92,7 +92,7 @@ def play(world: World, kinds: list[Kind], events: list[object], *, is_strict: bo
     nodes=st.integers(2, 7),
     events=st.lists(EVENTS, min_size=2, max_size=12),
 )
-def test_standing_plans_equal_plans_of_considering_every_run(
+def test_plans_kept_between_turns_equal_plans_of_considering_every_run_again(
     kinds: list[Kind],
     caps: list[tuple[int, int | None]],
     nodes: int,

@@ -70,6 +70,6 @@ def test_plan_that_fails_leaves_the_world_unchanged(
     assert failed > 3
 
 
-def test_steps_at_which_plans_fail_increase() -> None:
+def test_steps_at_which_the_test_lets_plans_fail_increase() -> None:
     found = increasing_steps()
     assert all(one < other for one, other in pairwise(next(found) for _ in range(9)))

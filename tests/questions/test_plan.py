@@ -87,7 +87,7 @@ def test_questions_change_neither_world_nor_ledger(file: Path) -> None:
     assert photograph(played.world) == before
 
 
-def test_photograph_shows_a_change_of_an_account() -> None:
+def test_world_photograph_of_the_test_shows_a_changed_account() -> None:
     played = Played(FIRST_DAY, "1h")
     before = photograph(played.world)
     played.world.accounts.of("vision/vision/west").gpus += 1

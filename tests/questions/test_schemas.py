@@ -66,7 +66,7 @@ def test_every_question_has_answer_and_parameter_records() -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_answer_matches_the_document(question: str) -> None:
+def test_answer_of_each_question_matches_its_schema(question: str) -> None:
     played = Played(STORY)
     for params in ASKED.get(question, [{}]):
         answer = played.ask(question, **params)

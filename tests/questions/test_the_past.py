@@ -33,7 +33,9 @@ def total(answer: Wire) -> int:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem[:10])
 @pytest.mark.parametrize("by", GROUPINGS)
-def test_rows_and_adjoining_periods_of_a_report_add_up(file: Path, by: str) -> None:
+def test_rows_uses_and_adjoining_periods_of_a_report_add_up_to_its_total(
+    file: Path, by: str
+) -> None:
     played = Played(file)
     whole = played.ask("report", by=by)
     # A second count: second by second would be too slow, so by exact areas.
@@ -88,7 +90,7 @@ def test_uses_in_a_report_follow_from_how_leases_ended(file: Path) -> None:
     assert found["work"] + found["starting"] == sum(ended.values()) > 0
 
 
-def test_used_and_paid_gpu_time_of_an_owner_are_two_sums() -> None:
+def test_report_separates_gpu_time_used_by_an_owner_from_gpu_time_it_paid() -> None:
     played = Played(STORY)
     (row,) = rows(played.ask("report", by="owner", owner="org:ai:mm:vision"))
     leases = list(played.world.leases.values())

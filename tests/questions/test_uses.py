@@ -42,7 +42,7 @@ def test_use_of_a_closed_lease_follows_from_its_closure(
     assert use_of(played.world, replace(an_open_lease(played), closed=closed)) is use
 
 
-def test_table_of_uses_has_every_closure_reason() -> None:
+def test_table_of_gpu_time_uses_has_every_closure_reason() -> None:
     assert {reason for reason, _, _ in ENDED} == set(Closed)
 
 

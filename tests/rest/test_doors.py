@@ -187,7 +187,7 @@ def handshake(port: int, context: ssl.SSLContext) -> None:
         pass
 
 
-def test_answers_are_sent_at_once(facade: Facade) -> None:
+def test_server_connections_send_answers_without_delay(facade: Facade) -> None:
     """Without TCP_NODELAY every answer on a kept connection waits 40 ms for an acknowledgement."""
     connection = facade.connection()
     try:

@@ -226,7 +226,7 @@ def test_every_problem_of_a_run_is_listed_as_cause(facade: Facade) -> None:
     assert [cause["field"] for cause in details["causes"]] == ["spec.sparesPerGroup", "spec.gang"]
 
 
-def test_objection_of_control_plane_refuses_write_of_user(facade: Facade) -> None:
+def test_write_of_a_user_is_refused_if_the_control_plane_objects(facade: Facade) -> None:
     facade.world.objections.append(("spec.runtime.maxDuration", "6h: it is not covered"))
     try:
         answer = facade.ask("POST", RUNS, run("objected"), caller=ANN)

@@ -128,7 +128,7 @@ PLACES = [
 
 
 @given(where=st.sampled_from(PLACES), name=st.from_regex(r"[a-z][A-Za-z]{3,12}", fullmatch=True))
-def test_unknown_field_is_unknown_to_manifest_check_and_schema(
+def test_field_unknown_to_manifest_check_is_unknown_to_schema_too(
     where: tuple[Any, tuple[Any, ...]], name: str
 ) -> None:
     example, place = where

@@ -127,12 +127,14 @@ def test_label_selector_terms_are_joined_by_and(
         (3 * DAY + 5 * HOUR, "3d5h"), (9 * DAY, "9d"), (800 * DAY, "2y70d"), (4000 * DAY, "10y"),
     ],
 )  # fmt: skip
-def test_ages_are_formatted_like_kubectl(span: int, shown: str) -> None:
+def test_ages_are_formatted_as_kubectl_formats_them(span: int, shown: str) -> None:
     assert human_span(span) == shown
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_store_rehearsal_answers_and_changes_nothing(kind: str, tmp_path: Path) -> None:
+def test_store_rehearsal_answers_like_the_write_and_changes_nothing(
+    kind: str, tmp_path: Path
+) -> None:
     async def story(store: ObjectStore) -> None:
         watch = store.watch("Run", 0)
         dry = await store.create(run("r"), rehearse=True)

@@ -138,7 +138,7 @@ def test_ledger_objects_and_statuses_cannot_be_written_by_users(facade: Facade) 
      "%ff%fe", "secret%2fstatus", "%2e%2e%2fsecret", "SECRET", "secret%20", "%252e%252e", "~", "-",
      "store.db", "a" * 300],
 )  # fmt: skip
-def test_hostile_name_in_url_reaches_nothing(facade: Facade, name: str) -> None:
+def test_hostile_name_in_url_is_refused_and_changes_nothing(facade: Facade, name: str) -> None:
     before = facade.store.version
     for path in (
         f"{RUNS}/{name}", f"{PODS}/{name}/log", f"{OURS}/namespaces/{name}/runs/secret",

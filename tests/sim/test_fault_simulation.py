@@ -64,7 +64,7 @@ def test_same_seed_gives_the_same_history_for_any_hash_seed() -> None:
     assert [(seed, len(digest)) for seed, digest in lines] == [("23", 64), ("24", 64)]
 
 
-def test_one_replica_leads_all_the_time_without_trouble() -> None:
+def test_one_replica_leads_all_the_time_if_there_are_no_faults() -> None:
     outcome = play(calm(profile=Profile.QUIET))
     assert outcome.problems == []
     assert outcome.take_overs == []
@@ -102,7 +102,7 @@ def test_leader_paused_in_its_commit_is_deposed(point: str) -> None:
     assert [each.handed_over for each in outcome.take_overs] == [False]
 
 
-def test_core_replica_alone_can_lead() -> None:
+def test_only_replica_that_is_healed_at_the_end_can_lead() -> None:
     plan = replace(calm(profile=Profile.LIVENESS), core="c2")
     outcome = play(plan, keep_trace=True)
     assert outcome.problems == []
@@ -130,7 +130,7 @@ def test_replicas_may_have_different_settings_during_a_rollout() -> None:
     assert outcome.marks["taken over with other settings"] > 0
 
 
-def test_late_status_does_not_stay() -> None:
+def test_late_status_of_a_deposed_leader_is_corrected() -> None:
     outcome = play(replace(calm(), late=1.0))
     assert outcome.problems == []
     assert outcome.marks["status came late"] > 0
@@ -141,7 +141,7 @@ def test_plan_is_the_same_after_writing_and_reading() -> None:
     assert msgspec.json.decode(msgspec.json.encode(plan), type=FaultPlan) == plan
 
 
-def test_drawn_plans_contain_only_known_faults_and_timely_attacks() -> None:
+def test_drawn_fault_plans_have_only_known_faults_and_attacks_in_time() -> None:
     for seed in range(50):
         plan = draw_plan(seed)
         assert set(plan.store) <= set(STORE_FAULTS)
@@ -149,12 +149,12 @@ def test_drawn_plans_contain_only_known_faults_and_timely_attacks() -> None:
         assert all(0 <= attack.at < plan.trouble for attack in plan.attacks)
 
 
-def test_fresh_seeds_are_the_same_for_the_same_text_only() -> None:
+def test_fresh_seeds_differ_for_different_texts_and_repeat_for_the_same_text() -> None:
     assert fresh_seeds("abc", 3) == fresh_seeds("abc", 3)
     assert fresh_seeds("abc", 3) != fresh_seeds("abd", 3)
 
 
-def test_marks_that_are_never_reached_are_reported() -> None:
+def test_situations_that_no_seed_reached_are_reported() -> None:
     assert BatchSums().missing() == list(EXPECTED)
 
 
@@ -204,7 +204,7 @@ def test_ledger_head_prevents_double_decisions_under_broken_clocks() -> None:
     assert len(outcome.take_overs) == 1
 
 
-def test_answer_with_uncommitted_facts_is_noticed(
+def test_check_reports_an_answer_with_uncommitted_facts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def return_unsettled_world(controller: Controller, patience: int) -> World | None:

@@ -113,7 +113,9 @@ steps:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("fault", ["refuse", "lose-request"])
-def test_pod_that_could_not_be_made_is_made_soon_in_the_same_attempt(seed: int, fault: str) -> None:
+def test_pod_whose_creation_failed_is_created_soon_in_the_same_attempt(
+    seed: int, fault: str
+) -> None:
     """The leader must not wait for the bind timeout: that would begin another attempt."""
     plan = FaultPlan(
         seed=seed, profile=Profile.UNIFORM, story=SMALL, trouble=8 * MINUTE, store={fault: 0.5}
@@ -135,7 +137,7 @@ steps:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_leader_deposed_before_it_makes_a_pod_does_not_bind_it(seed: int) -> None:
+def test_leader_deposed_before_it_creates_a_pod_does_not_bind_the_pod(seed: int) -> None:
     """A leader with a very slow clock is paused; meanwhile its successor gives the place away.
 
     The successor knew that the run was cancelled. The late pod must not run.
@@ -224,7 +226,7 @@ def test_lease_of_a_drawn_run_is_not_refinanced_first() -> None:
     assert play(kept_plan("a-lot-ends-what-moved")).problems == []
 
 
-def test_place_freed_by_a_blocked_reservation_is_noticed_without_an_event() -> None:
+def test_run_uses_place_of_a_blocked_reservation_without_a_further_event() -> None:
     """Once, a due reservation found no payer and was blocked after other runs had been considered.
 
     A run that could use its place was reserved only in the next turn, which nothing requested.
@@ -245,7 +247,7 @@ def test_leader_with_a_fast_clock_is_judged_by_the_ledgers_time() -> None:
     assert play(kept_plan("a-leader-ahead-of-time")).problems == []
 
 
-def test_reservation_due_at_the_deadline_for_rest_is_no_problem() -> None:
+def test_reservation_due_at_the_instant_of_the_final_check_is_no_problem() -> None:
     """A reservation became due in the same millisecond in which all had to be at rest."""
     assert play(kept_plan("on-the-minute")).problems == []
 
@@ -266,7 +268,7 @@ def test_run_does_not_grow_while_a_pod_waits_for_its_spare() -> None:
     assert play(kept_plan("no-growth-beside-a-vacancy")).problems == []
 
 
-def test_check_of_kept_plans_ignores_overdue_leases() -> None:
+def test_check_that_plans_are_kept_ignores_places_of_overdue_leases() -> None:
     """Once, a pod stayed long after its deadline, and no plan counted on its place.
 
     The check that plans are kept counted on it, and missed it where a start was known.
@@ -292,7 +294,7 @@ def test_pod_missing_from_an_older_list_is_not_lost() -> None:
     assert play(kept_plan("what-we-made-is-there")).problems == []
 
 
-def test_reclaim_of_an_envelope_does_not_delay_a_known_start_ahead() -> None:
+def test_reclaim_of_an_envelope_does_not_delay_known_start_of_earlier_run() -> None:
     """Once, an owner held all GPUs of its ending family and of further victims.
 
     A run ahead, whose start was known, found too few beside them. (Seed 1102456420996.)
@@ -311,7 +313,7 @@ steps:
 )
 
 
-def test_late_list_takes_no_pod_from_a_run() -> None:
+def test_late_listing_does_not_make_a_live_pod_count_as_deleted() -> None:
     """As above, but each pod's end frees the GPU of the next one, and some lists take seconds."""
     plan = FaultPlan(
         seed=7,
@@ -336,7 +338,7 @@ steps:
 
 
 @pytest.mark.parametrize("seed", [7, 8])
-def test_node_deleted_twice_is_gone(seed: int) -> None:
+def test_node_whose_deletion_request_arrives_twice_is_gone(seed: int) -> None:
     """Once, the request arrived twice, and the answer that nothing was there came first.
 
     The simulated machines wrote nothing after that. (Seed 2223.)
@@ -420,7 +422,7 @@ def test_release_that_was_not_answered_is_sent_again() -> None:
     assert [take_over.handed_over for take_over in outcome.take_overs] == [True]
 
 
-def test_rejected_group_takes_no_gpus_held_for_a_run_ahead() -> None:
+def test_rejected_group_takes_no_gpus_held_for_an_earlier_run() -> None:
     """Another group of its sweep had started, which was the minimum.
 
     Once, the rejected group was placed on the freed GPUs nevertheless, protected from lotteries,
@@ -430,7 +432,7 @@ def test_rejected_group_takes_no_gpus_held_for_a_run_ahead() -> None:
     assert outcome.problems == []
 
 
-def test_plan_is_kept_while_a_new_start_on_its_nodes_is_unconfirmed() -> None:
+def test_plan_may_stay_while_a_start_on_its_alternative_nodes_is_unconfirmed() -> None:
     """The plan's nodes fell silent, and on its alternative a run had just started by preemption.
 
     The plan was left unchanged, which does not break what was announced.

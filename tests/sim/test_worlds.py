@@ -54,7 +54,7 @@ def test_user_change_in_the_middle_of_a_start_causes_no_problem(point: str) -> N
     assert outcome.effects["meddle"] == 1
 
 
-def test_gpus_break_in_some_stories_and_others_stay_unchanged() -> None:
+def test_some_random_stories_get_broken_gpus_and_others_stay_unchanged() -> None:
     said = [draw_plan(seed).story for seed in range(40)]
     with_them = [text for text in said if '"gpus": ' in text.partition("steps:")[2]]
     assert 5 < len(with_them) < 35
@@ -64,7 +64,7 @@ def test_gpus_break_in_some_stories_and_others_stay_unchanged() -> None:
             assert text.partition("steps:")[2] == told.partition("steps:")[2]
 
 
-def test_silence_counts_in_some_stories_and_the_rest_stays_unchanged() -> None:
+def test_some_random_stories_get_a_silence_limit_and_nothing_else_changes() -> None:
     for seed in range(40):
         before = story_of(seed)
         after = with_failing_silence(before, Random(seed))
@@ -86,7 +86,7 @@ def test_steps_of_a_story_keep_their_order_when_broken_gpus_are_added() -> None:
     assert len(after) > len(before)
 
 
-def test_wrong_status_of_a_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reports_a_wrong_status_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     written = Effects._status_orders
 
     def write_wrong_phase(self: Effects, owed: dict[str, None], key: str, place: tuple[str, ...],
@@ -98,7 +98,7 @@ def test_wrong_status_of_a_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     assert rule_of(play(plan()).problems[0]) == "StatusesAreTrue"
 
 
-def test_deposed_leader_that_continues_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reports_a_deposed_leader_that_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a very slow clock, a leader decides after another one has sealed."""
     slow = Attack(at=20 * SECOND, harm=Harm.DRIFT, who=LEADER, lasts=90 * SECOND, amount=-750_000)
     cut = Attack(at=40 * SECOND, harm=Harm.CUT, who=LEADER, lasts=20 * SECOND - 50)

@@ -377,7 +377,7 @@ def test_source_tree_follows_house_rule(rule: Rule) -> None:
     assert not broken, "\n" + "\n".join(broken)
 
 
-def test_ratchet_entries_are_not_larger_than_needed() -> None:
+def test_listed_exceptions_to_size_limits_are_not_larger_than_needed() -> None:
     sizes = {each.key: each.size for src in sources() for rule in RULES for each in rule(src)}
     loose = [
         f"{key}: listed with {listed}, has {sizes.get(key, 0)}; lower or remove the entry instead"

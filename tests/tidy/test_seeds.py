@@ -14,7 +14,7 @@ def test_limited_budget_stops_after_its_cpu_seconds_and_counts_the_rest() -> Non
     assert (budget.played, budget.left_out) == (2, 8)
 
 
-def test_limited_budget_always_plays_one_seed() -> None:
+def test_limited_budget_plays_one_seed_even_if_its_cpu_seconds_are_used_up() -> None:
     used = iter(range(0, 1000, 100))
     budget = Budget(is_limited=True, cpu_s=lambda: float(next(used)))
     assert list(budget.of(1.0, "ab")) == ["a"]

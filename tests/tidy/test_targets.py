@@ -32,7 +32,7 @@ def test_every_test_belongs_to_a_target() -> None:
         ), "a test is in two targets, and the second does not play more seeds"
 
 
-def test_target_test_all_has_every_test_target_but_rare_ones() -> None:
+def test_target_test_all_runs_every_test_target_except_rare_ones() -> None:
     (listed,) = re.findall(r"^test-all: (.*)$", MAKEFILE, re.MULTILINE)
     every = set(re.findall(r"^(test(?:-[a-z]+)*):", MAKEFILE, re.MULTILINE))
     # These take long or need programs that PyPI does not have; they are run before a release.

@@ -102,14 +102,14 @@ def test_batch_reads_back_from_wire_and_json() -> None:
     assert not FULL.is_empty
 
 
-def test_empty_batch_is_written_as_its_numbers_only() -> None:
+def test_empty_batch_is_written_without_empty_fields() -> None:
     empty = Batch(seq=1, epoch=1, instant=T0)
     assert batch_to_wire(empty) == {"seq": 1, "epoch": 1, "instant": T0}
     assert batch_from_wire(batch_to_wire(empty)) == empty
     assert empty.is_empty
 
 
-def test_exported_line_has_the_designed_form() -> None:
+def test_exported_ledger_line_has_the_documented_fields() -> None:
     line = lines_of(FACTS, FULL)[1]
     assert list(line) == ["seq", "epoch", "digest", "batch"]
     batch = json.loads(canonical(line["batch"]))
@@ -130,7 +130,7 @@ def test_batch_with_unknown_or_inexact_fields_is_refused(extra: dict[str, object
         batch_from_wire({**batch_to_wire(FULL), **extra})
 
 
-def test_pod_of_a_refinanced_lease_is_in_its_object_but_not_in_the_batch() -> None:
+def test_refinance_lease_names_its_pod_in_the_lease_object_but_not_in_the_batch() -> None:
     lease = a_lease(2, 0, reason=Opened.REFINANCE, pod="train-1-g0-p0")
     batch = Batch(seq=2, epoch=1, instant=T0, opened=(lease,))
     assert batch_from_wire(batch_to_wire(batch)).opened[0].pod == ""

@@ -44,7 +44,7 @@ def test_segments_of_one_folder_reach_another_after_a_sync(tmp_path: Path) -> No
     assert (one / "leases-000000000013-000000000020.jsonl").read_text("utf-8") == "leases more"
 
 
-def test_overlapping_segments_keep_those_that_reach_farthest(tmp_path: Path) -> None:
+def test_of_overlapping_segments_those_that_reach_farthest_are_kept(tmp_path: Path) -> None:
     assert longest({(1, 9), (1, 5), (6, 20), (10, 12)}) == [(1, 5), (6, 20)]
     assert longest({(2, 3)}) == []
     assert longest({(1, 9), (1, 4), (5, 9)}) == [(1, 9)]

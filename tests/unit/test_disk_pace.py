@@ -13,7 +13,7 @@ def where() -> int:
     return threading.get_ident()
 
 
-def test_work_moves_to_a_thread_while_the_disk_is_slow_and_back(
+def test_work_runs_in_a_thread_only_if_the_work_before_it_was_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def play() -> list[bool]:

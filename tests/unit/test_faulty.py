@@ -152,7 +152,7 @@ def test_reordered_writes_keep_their_order_only_per_object() -> None:
     assert made != listing.items
 
 
-def test_every_declared_fault_has_an_effect_somewhere() -> None:
+def test_every_declared_fault_affects_at_least_one_store_call() -> None:
     """A rate that nothing consumes would look like a test that found nothing."""
     counted: set[str] = set()
     for kind in KINDS:
@@ -186,7 +186,7 @@ def test_every_declared_fault_has_an_effect_somewhere() -> None:
     assert counted == set(KINDS)
 
 
-def test_rate_of_one_fault_does_not_change_strikes_of_another() -> None:
+def test_rate_of_one_fault_does_not_change_when_another_fault_strikes() -> None:
     def refused(**rates: float) -> list[bool]:
         faults = Faults(9, rates)
         outcomes = []

@@ -95,7 +95,7 @@ def test_remedy_names_only_a_few_of_many_choices(here: Path) -> None:
     assert lines[0].endswith("use one of: e0, e1, e2, e3, e4, e5, e6, e7")
 
 
-def test_lint_refuses_a_budget_larger_than_a_batch(here: Path) -> None:
+def test_lint_refuses_a_budget_with_more_bytes_than_a_ledger_batch_may_have(here: Path) -> None:
     owners = ", ".join(f"t:{'x' * 200}{index}" for index in range(64))
     names = [
         f"{{name: e{index}, flavor: H, concurrency: 1, lending: {{allow: true, to: [{owners}]}}}}"

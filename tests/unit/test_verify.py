@@ -423,7 +423,7 @@ def test_resolution_object_that_differs_or_is_missing_is_reported() -> None:
     assert verify_objects(lines, [], [], materialised=1) is None
 
 
-def test_fold_keeps_the_pod_of_a_refinanced_lease() -> None:
+def test_refinance_lease_keeps_the_pod_of_the_lease_that_it_replaces() -> None:
     fold = Fold()
     for line in lines_of(*HONEST):
         fold.step(line)

@@ -30,7 +30,9 @@ def visit(tmp_path: Path) -> Visit:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_page_is_shown_with_policy_and_no_foreign_content(visit: Visit, address: str) -> None:
+def test_page_has_a_content_security_policy_and_no_content_from_other_sites(
+    visit: Visit, address: str
+) -> None:
     seen = visit.see(address)
     assert seen.status == 200, seen.text
     assert seen.headers["content-security-policy"] == POLICY

@@ -59,7 +59,7 @@ def test_throttled_visitor_does_not_delay_another() -> None:
     asyncio.run(story())
 
 
-def test_work_of_others_during_a_query_is_not_charged() -> None:
+def test_cpu_time_of_other_work_during_a_query_does_not_count() -> None:
     hours = Hours()
 
     async def asks() -> str:

@@ -67,7 +67,7 @@ def an_edit(limit: str) -> object:
     return manifest("Run", "n/r", spec)
 
 
-def test_only_a_longer_limit_needs_gpu_hours_that_are_left() -> None:
+def test_edit_to_a_longer_limit_is_refused_if_payer_lacks_gpu_hours() -> None:
     world, lease = a_world_with_one_lease()
     world.put_budget(a_budget("t", an_envelope("n/t/e", "t", 8, max_gpu_ms=4 * HOUR)))
     assert uncovered_edit(world, lease.uid, an_edit("10h"), NOW) == []
@@ -106,7 +106,7 @@ def test_ending_lease_keeps_its_reason_when_its_node_is_lost() -> None:
     assert str(world.leases[lease.name].why) == Closed.CANCELED
 
 
-def test_lease_refused_by_the_store_is_closed_as_failed() -> None:
+def test_lease_whose_object_the_store_refuses_is_closed_as_failed() -> None:
     world, lease = a_world_with_one_lease()
     world.put_refused_lease(lease.name)
     decided(world)
@@ -186,7 +186,7 @@ def a_full_world(waiting: int, policy: Policy, *, nodes: int = 1) -> World:
     return world
 
 
-def test_four_large_lotteries_are_sampled_per_second() -> None:
+def test_odds_of_at_most_four_large_lotteries_are_sampled_per_second() -> None:
     world = a_full_world(9, replace(SOON, odds_seeds=4), nodes=2)
 
     def sampled_at(now: int) -> list[str]:
@@ -202,7 +202,7 @@ def test_four_large_lotteries_are_sampled_per_second() -> None:
     assert sampled_at(NOW + SECOND) == [*first, "w04", "w05", "w06", "w07"]
 
 
-def test_plans_beyond_the_previews_of_a_turn_stay_unchanged() -> None:
+def test_plans_that_a_turn_has_no_time_to_preview_stay_unchanged() -> None:
     policy = replace(SOON, reservation_depth=100)
     world = a_full_world(40, policy, nodes=5)
     decided(world)
@@ -257,7 +257,7 @@ def test_window_may_start_in_the_year_one() -> None:
     assert opened_by(decided(world)) == []
 
 
-def test_queued_run_without_waiting_units_is_left_alone() -> None:
+def test_queued_run_whose_units_all_run_is_not_started_again() -> None:
     world, lease = a_world_with_one_lease()
     world.put_pod(
         Pod(
@@ -281,7 +281,7 @@ def test_leases_that_exceed_one_batch_are_split_over_several() -> None:
     assert [bool(batch.facts_nodes) for batch in turn.batches].count(True) == 1
 
 
-def test_node_facts_that_exceed_one_batch_are_stated_in_the_next() -> None:
+def test_node_facts_too_large_for_one_batch_are_written_into_the_next() -> None:
     world = a_world([a_node(f"n{i}") for i in range(9)], [a_budget("t")],
                     policy=Policy(batch_bytes_max=3000))  # fmt: skip
     for index in range(9):
@@ -294,7 +294,7 @@ def test_node_facts_that_exceed_one_batch_are_stated_in_the_next() -> None:
     assert len(turn.batches) > 1
 
 
-def test_changed_node_is_stated_again() -> None:
+def test_changed_node_is_written_into_the_ledger_again() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     world.put_run(a_run("r"))
     decided(world)

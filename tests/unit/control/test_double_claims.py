@@ -36,7 +36,7 @@ def test_entry_that_claims_more_than_its_node_has_is_reported() -> None:
     assert [each.runs for each in double_claims(turn)] == [("wide",)]
 
 
-def test_entries_beside_and_after_each_other_are_no_double_claim() -> None:
+def test_entries_on_other_gpus_or_at_later_times_are_no_double_claim() -> None:
     turn = a_turn()
     enter(turn, "beside", 4, start=NOW)
     enter(turn, "after", 4, start=NOW + HOUR)
@@ -50,14 +50,14 @@ def test_claims_on_a_deleted_node_are_not_reported() -> None:
     assert double_claims(turn) == []
 
 
-def test_turn_that_walked_no_queue_is_not_checked() -> None:
+def test_turn_without_a_queue_walk_is_not_checked_for_double_claims() -> None:
     turn = a_turn()
     enter(turn, "behind", 5, start=NOW)
     turn.has_walked = False
     assert double_claims(turn) == []
 
 
-def test_real_walk_of_the_queue_claims_nothing_twice() -> None:
+def test_walk_of_a_real_queue_has_no_double_claims() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     for index in range(5):
         world.put_run(a_run(f"r{index}", group_gpus=4, span=HOUR, created=NOW + index - 9))

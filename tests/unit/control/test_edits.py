@@ -11,7 +11,7 @@ from leasehold.sim.scenario.parse_actions import manifest
 
 
 @pytest.mark.parametrize("limit", ["never", 7, ["1h"]])
-def test_malformed_edit_is_not_refused_by_the_coverage_check(limit: object) -> None:
+def test_budget_check_of_edits_ignores_a_malformed_edit(limit: object) -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     run = a_run("r", span=10 * HOUR)
     world.put_run(replace(run, seen_running=1))

@@ -81,7 +81,7 @@ def test_hold_ends_with_drain_timeout_but_not_before_the_last_deadline() -> None
     assert ends_at(found.world, found.hold) == resolved + 30 * SECOND, "it was promised so long"
 
 
-def test_whole_hold_is_entered_in_the_calendar() -> None:
+def test_all_places_and_payers_of_a_hold_are_in_the_calendar() -> None:
     found = Stopping()
     turn = found.turn
     enter_holds(turn)
@@ -94,7 +94,7 @@ def test_whole_hold_is_entered_in_the_calendar() -> None:
     assert (claim.payer, claim.gpus) == ("z/z/e", 16)
 
 
-def test_hold_of_limited_run_ends_that_limit_after_the_last_deadline() -> None:
+def test_hold_of_a_run_with_a_limit_ends_one_limit_after_the_last_deadline() -> None:
     found = Stopping()
     limited = replace(found.run, spec=replace(found.run.spec, max_duration=HOUR))
     found.world.put_run(limited)
@@ -105,7 +105,7 @@ def test_hold_of_limited_run_ends_that_limit_after_the_last_deadline() -> None:
     assert {each.end for each in entries} == {deadline + HOUR}
 
 
-def test_leased_part_of_a_hold_is_no_longer_held() -> None:
+def test_hold_shrinks_by_the_gpus_that_its_run_has_leased() -> None:
     """The groups of a sweep start one by one."""
     found = Stopping()
     found.end_victims()
@@ -121,7 +121,7 @@ def test_leased_part_of_a_hold_is_no_longer_held() -> None:
     assert claim.gpus == 8
 
 
-def test_run_starts_where_it_is_held_once_all_of_the_place_is_free() -> None:
+def test_run_starts_in_its_hold_once_all_held_gpus_are_free() -> None:
     found = Stopping()
     assert found.start() is None
     found.end_victims()
@@ -133,7 +133,7 @@ def test_run_starts_where_it_is_held_once_all_of_the_place_is_free() -> None:
     ]
 
 
-def test_plan_of_a_run_ahead_does_not_prevent_start_in_a_hold() -> None:
+def test_plan_of_an_earlier_run_does_not_prevent_a_start_in_a_hold() -> None:
     """A hold has priority over every plan, and respects only other holds."""
     found = Stopping()
     found.end_victims()
@@ -149,7 +149,7 @@ def test_run_does_not_start_in_a_held_place_taken_by_others() -> None:
     assert found.start() is None
 
 
-def test_hold_is_paid_until_the_budget_allows_too_few_gpus() -> None:
+def test_hold_is_unpaid_once_the_budget_allows_too_few_gpus() -> None:
     found = Stopping()
     request = start_request_for(found.world, found.run, (0,))
     assert still_paid(found.turn, found.hold, request)

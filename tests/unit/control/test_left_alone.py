@@ -20,7 +20,7 @@ def a_world_with_one_lease() -> tuple[World, Lease]:
     return world, lease
 
 
-def test_run_that_is_left_alone_is_not_stopped_either() -> None:
+def test_stop_request_of_a_run_that_is_left_alone_waits() -> None:
     world, lease = a_world_with_one_lease()
     stopped = replace(world.runs[lease.uid].spec, stop=True)
     world.put_run(replace(world.runs[lease.uid], spec=stopped))
@@ -31,7 +31,7 @@ def test_run_that_is_left_alone_is_not_stopped_either() -> None:
     assert [batch for batch in turn.batches if batch.ending or batch.closed]
 
 
-def test_failed_decision_names_the_run() -> None:
+def test_error_of_a_failed_decision_names_its_run() -> None:
     world, lease = a_world_with_one_lease()
     world.work.look_at(lease.uid)
     del world.books[lease.uid]  # a real World is never like this

@@ -72,7 +72,7 @@ def test_turn_without_changes_writes_no_messages() -> None:
     assert turn.touched == {}
 
 
-def test_run_gets_exact_start_behind_a_run_without_known_start() -> None:
+def test_run_gets_exact_start_although_an_earlier_run_has_no_known_start() -> None:
     """The hours are too few until the window's end, but enough from a later instant on.
 
     That instant is the end of another run, which starts in between.
@@ -91,7 +91,7 @@ def test_run_gets_exact_start_behind_a_run_without_known_start() -> None:
     assert plans["r2"] == (Confidence.EXACT, NOW + 8 * HOUR)
 
 
-def test_each_of_several_alike_gangs_too_large_for_a_batch_is_refused() -> None:
+def test_each_of_several_equal_gangs_too_large_for_a_batch_is_refused() -> None:
     policy = Policy(reservation_depth_per_owner=2, batch_bytes_max=6000)
     world = a_world([a_node("n0")], [a_budget("t")], policy=policy)
     for index in range(3):  # one runs, two are planned

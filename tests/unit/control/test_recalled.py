@@ -25,7 +25,7 @@ def lost(world: World) -> Reservation | None:
     return None
 
 
-def test_activation_holds_its_place_again_after_a_restart() -> None:
+def test_activation_holds_the_same_places_after_a_restart() -> None:
     """It is held also from `w/w`, a run ahead whose payer has money while the victim stops."""
     seen: list[tuple[State, bool, bool]] = []
 

@@ -222,7 +222,7 @@ def test_pod_ended_while_waiting_never_ran_whatever_its_exit_code() -> None:
 
 
 @pytest.mark.parametrize("began_at", [NOW, NOW - 500], ids=["at once", "by another clock"])
-def test_start_without_delay_is_not_recorded(began_at: int) -> None:
+def test_closure_does_not_record_a_start_without_delay(began_at: int) -> None:
     world, name = _world(None)
     lease = _lease_after_pod_ends(world, name, began_at=began_at, at=NOW + MINUTE)
     assert lease.closed is not None

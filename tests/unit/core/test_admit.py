@@ -31,7 +31,7 @@ def nodes_of(found: Admitted | Refused) -> list[str]:
     return [each.node for each in found.packed.places]
 
 
-def test_groups_use_several_locations_when_each_has_cpu_for_only_one() -> None:
+def test_groups_use_several_locations_when_each_has_cpu_for_only_one_group() -> None:
     """Each node has GPUs for two pods and CPU for one."""
     nodes = [replace(a_node(f"n{c}", cluster=c), cpu_milli=1500) for c in "cd"]
     run = a_run("r", groups=2)

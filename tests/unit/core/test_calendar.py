@@ -46,7 +46,7 @@ def test_entries_are_found_by_run_and_node_until_forgotten() -> None:
     assert calendar.uids == {"b"}
 
 
-def test_calendar_counts_changes_and_releases_and_lists_changed_nodes() -> None:
+def test_calendar_counts_changes_and_removals_and_lists_changed_nodes() -> None:
     """Cached answers are computed again when these counters change."""
     calendar = of(an_entry("a"))
     assert (calendar.changes, calendar.releases, list(calendar.changed)) == (1, 0, ["n0"])
@@ -64,7 +64,7 @@ def test_a_run_respects_all_entries_but_its_own() -> None:
     assert calendar.entries_on("n1", "c") == []
 
 
-def test_kept_site_may_be_passed_only_by_runs_with_a_short_limit() -> None:
+def test_only_runs_with_a_short_limit_may_use_a_kept_site() -> None:
     """Q10: a limit is short if it is at most `patience`."""
     calendar = Calendar()
     calendar.enter("a", [an_entry("a")], [a_claim("a")], passable_by=HOUR)
@@ -152,7 +152,7 @@ MISSED = [
 
 
 @pytest.mark.parametrize(("rows", "hours", "expected"), MISSED)
-def test_missed_by_counts_free_gpus_that_entries_keep(
+def test_kept_gpus_counts_free_gpus_that_later_entries_need(
     rows: list[tuple[int, int, int | None]], hours: int | None, expected: int
 ) -> None:
     entries = [
@@ -169,7 +169,7 @@ def test_missed_by_counts_free_gpus_that_entries_keep(
     assert kept_gpus(world, "n0", entries, start=NOW, end=end, gone=()) == expected
 
 
-def test_lease_already_given_back_does_not_count_as_coming_free() -> None:
+def test_kept_gpus_ignores_leases_that_count_as_ended() -> None:
     world = a_busy_node()
     entries = [an_entry("u", 4, start=NOW + 2 * HOUR)]
     found = [

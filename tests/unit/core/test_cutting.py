@@ -67,7 +67,7 @@ def test_lost_pod_is_swapped_to_the_first_spare_of_its_size() -> None:
     assert [(each.node, each.spares) for each in found] == [("n2", (large,))]
 
 
-def test_group_that_protected_run_may_lose_counts_in_one_domain_only() -> None:
+def test_group_that_protected_run_may_lose_counts_in_only_one_domain() -> None:
     """The elastic run may lose one of two groups; with it gone, either domain alone would fit."""
     world = a_world([a_node("n0", "a"), a_node("n1", "b")], [a_budget(each) for each in "tuz"])
     elastic = a_run("elastic", groups=2, minimum=4)

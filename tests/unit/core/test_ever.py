@@ -102,7 +102,7 @@ def test_never_paid_leaves_all_accounts_unchanged() -> None:
     assert not world.what_if.active
 
 
-def test_emptied_accounts_keep_used_hours_and_drop_open_leases() -> None:
+def test_emptied_accounts_keep_used_gpu_hours_but_no_open_leases() -> None:
     world = paid_by(envelope(8))
     empty = world.accounts.emptied(NOW)
     assert (empty.of("n/t/e").gpus, empty.of("n/t/e").used_ms(NOW)) == (0, 4 * HOUR)
@@ -132,7 +132,7 @@ def test_pod_too_large_for_any_node_is_reported_first() -> None:
     assert refused.reason is Refusal.POD_TOO_LARGE
 
 
-def test_could_hold_counts_groups_per_location_of_an_empty_fleet() -> None:
+def test_could_hold_counts_groups_that_fit_each_location_of_an_empty_fleet() -> None:
     world = paid_by(clusters="cd")
     world.put_node(a_node("d2", cluster="d"))
     both = {("r", "c"): 4, ("r", "d"): 6}

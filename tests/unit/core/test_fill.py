@@ -100,7 +100,7 @@ def test_filler_pods_use_free_gpus_and_then_lowest_slots_of_a_spare() -> None:
     assert seats == [("a1", ()), ("a0", (0, 1)), ("a0", (2, 3))]
 
 
-def test_no_filler_is_placed_on_a_spare_needed_by_a_plan_ahead() -> None:
+def test_no_filler_is_placed_on_a_spare_that_an_earlier_runs_plan_needs() -> None:
     """A filler has 30 s to stop at its limit, and must be gone when the plan begins (F2, Q8)."""
     world = spares_on(A4)
     ahead = Calendar()

@@ -23,7 +23,7 @@ def test_journal_of_a_new_world_reports_everything_as_changed() -> None:
     assert world.journal.is_empty
 
 
-def test_closed_lease_changes_its_node_and_payer() -> None:
+def test_node_and_payer_count_as_changed_when_a_lease_closes() -> None:
     world = _world()
     name = next(name for name, lease in world.leases.items() if lease.node == "n1")
     payer = world.leases[name].payer
@@ -32,13 +32,13 @@ def test_closed_lease_changes_its_node_and_payer() -> None:
     assert (changes.nodes, changes.payers, changes.is_all) == ({"n1"}, {payer}, False)
 
 
-def test_passing_a_known_end_changes_the_node() -> None:
+def test_node_counts_as_changed_when_a_known_end_has_passed() -> None:
     world = _world()
     assert world.journal.take(NOW + HOUR - 1).nodes == frozenset()
     assert world.journal.take(NOW + HOUR).nodes == {"n0"}
 
 
-def test_ending_mark_changes_node_now_and_at_its_deadline() -> None:
+def test_node_counts_as_changed_when_a_lease_is_marked_and_at_its_deadline() -> None:
     world = _world()
     name = next(name for name, lease in world.leases.items() if lease.node == "n1")
     why = ClosureReason(reason=Closed.SHRINK)
@@ -47,7 +47,7 @@ def test_ending_mark_changes_node_now_and_at_its_deadline() -> None:
     assert world.journal.take(NOW + MINUTE).nodes == {"n1"}
 
 
-def test_changed_node_or_budget_changes_everything() -> None:
+def test_everything_counts_as_changed_when_a_node_or_budget_changes() -> None:
     world = _world()
     world.put_node(a_node("n2"))
     assert world.journal.take(NOW).is_all

@@ -45,7 +45,7 @@ def test_loan_from_own_debtor_is_refused_as_reciprocal() -> None:
     )
 
 
-def test_excess_of_lowered_gpu_hour_cap_is_only_what_the_cap_lacks() -> None:
+def test_excess_under_a_lowered_gpu_hour_cap_is_only_what_exceeds_the_cap() -> None:
     def budget(hours: int) -> Budget:
         return a_budget("t", an_envelope("n/t/e", "t", 16, max_gpu_ms=hours * HOUR))
 

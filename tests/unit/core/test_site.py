@@ -96,7 +96,7 @@ def test_site_prefers_dropping_spares_to_shrinking_to_a_lottery() -> None:
     assert [(each.payer, each.gpus) for each in found.money] == [("n/z/e", 8)]
 
 
-def test_loss_of_a_node_is_only_what_is_not_free_there() -> None:
+def test_loss_on_a_node_counts_only_gpus_that_are_not_free_already() -> None:
     fleet = Fleet("aa")
     fleet.fill("n0", gpus=6)
     fleet.fill("n1", gpus=5)
@@ -106,7 +106,7 @@ def test_loss_of_a_node_is_only_what_is_not_free_there() -> None:
     assert found.places == (("n1", 4),)
 
 
-def test_equal_losses_are_decided_by_name() -> None:
+def test_nodes_with_equal_losses_are_chosen_by_name() -> None:
     fleet = Fleet("baa")
     for node in ("n0", "n1", "n2"):
         fleet.fill(node)
@@ -196,7 +196,7 @@ def an_entry(gpus: int, *, start: int) -> Calendar:
     return calendar
 
 
-def test_site_avoids_plan_ahead_even_if_the_plan_begins_later() -> None:
+def test_site_avoids_node_planned_for_an_earlier_run_even_if_that_starts_later() -> None:
     """Without a limit, the run would still be there when the plan begins."""
     fleet = Fleet("ab")
     fleet.fill("n0")
@@ -207,7 +207,7 @@ def test_site_avoids_plan_ahead_even_if_the_plan_begins_later() -> None:
     assert fleet.places(short, an_entry(4, start=NOW + 9 * HOUR)) == (("n0", 8),)
 
 
-def test_payers_are_found_as_if_nothing_were_preempted() -> None:
+def test_budget_of_the_victims_does_not_count_as_free_for_the_site() -> None:
     """The victim is paid by the beneficiary's own envelope, which is not counted as freed (Q5)."""
     fleet = Fleet("a")
     fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8)))
@@ -220,7 +220,7 @@ def test_payers_are_found_as_if_nothing_were_preempted() -> None:
     assert returned is not None, "the victim's family gives it back (O5)"
 
 
-def test_budget_claimed_by_a_plan_ahead_does_not_pay_for_site() -> None:
+def test_budget_claimed_by_an_earlier_runs_plan_does_not_pay_for_a_site() -> None:
     fleet = Fleet("a")
     fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8)))
     fleet.fill("n0")
@@ -233,7 +233,7 @@ def test_budget_claimed_by_a_plan_ahead_does_not_pay_for_site() -> None:
     assert fleet.places(a_beneficiary(), calendar, at=NOW + HOUR) == (("n0", 8),)
 
 
-def test_payer_windows_must_stay_open_while_the_start_protects() -> None:
+def test_payer_windows_must_stay_open_until_the_starts_protection_ends() -> None:
     """A start protects for two hours, or for twice the run's checkpoint interval (Q5)."""
     fleet = Fleet("a")
     fleet.fill("n0")
@@ -284,7 +284,7 @@ def test_without_a_lottery_site_may_include_protected_leases() -> None:
         assert fleet.places(a_beneficiary()) == (("n0", 8),)
 
 
-def test_protections_ending_lists_future_ends_of_protection() -> None:
+def test_protections_ending_lists_when_protections_will_end() -> None:
     fleet = Fleet("abc")
     fleet.fill("n0", start=NOW - HOUR)
     fleet.fill("n1", start=NOW - 3 * HOUR)

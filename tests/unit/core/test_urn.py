@@ -30,7 +30,7 @@ def test_a_sweep_at_its_minimum_is_one_bundle() -> None:
     assert names(urn) == {}
 
 
-def test_groups_outside_the_scope_count_only_for_the_width() -> None:
+def test_groups_outside_the_scope_are_not_drawn_but_count_for_the_width() -> None:
     """Two of five groups are in the scope: both may be drawn before the sweep is at its minimum."""
     urn = Urn({"y": GROUPS[:2]}, [SWEEP])
     urn.take("y", GROUPS[0])
@@ -46,7 +46,7 @@ def test_last_bundle_of_a_sweep_includes_groups_outside_the_scope() -> None:
     assert names(urn) == {"y": [("y/sweep", 16)]}
 
 
-def test_draw_does_not_recount_other_sweeps() -> None:
+def test_drawing_from_one_sweep_does_not_change_the_bundles_of_another() -> None:
     other = [a_bundle(f"y/other#{group}") for group in range(2)]
     widths = [SWEEP, SweepWidth(run="y/other", width=24, minimum=8, group=8)]
     urn = Urn({"y": [*GROUPS, *other], "z": [a_bundle("z/run")]}, widths)
@@ -58,7 +58,7 @@ def test_draw_does_not_recount_other_sweeps() -> None:
     }
 
 
-def test_without_widths_groups_are_drawn_one_by_one() -> None:
+def test_record_without_widths_has_one_bundle_per_group() -> None:
     """Lotteries were recorded like this before sweeps were recounted."""
     urn = Urn({"y": GROUPS})
     for each in GROUPS:
@@ -79,7 +79,7 @@ def test_bundles_paid_only_by_their_owner_are_drawn_last() -> None:
     assert names(Urn(conflict)) == {"x": [("x/own", 8)], "y": [("y/own", 8), ("y/shared", 8)]}
 
 
-def test_recounted_sweep_is_owned_only_if_all_remaining_groups_are() -> None:
+def test_sweep_counts_as_paid_by_its_owner_only_if_every_group_is() -> None:
     shared, mine = a_bundle("y/sweep#0"), [owned(f"y/sweep#{group}") for group in range(1, 5)]
     urn = Urn({"x": [owned("x/own")], "y": [shared, *mine]}, [SWEEP], owned_last=True)
     for each in (shared, *mine[:2]):

@@ -90,7 +90,7 @@ def test_new_wait_begins_only_when_a_run_is_requeued(
         assert story.wait == Wait(since=CREATED, ended=STARTED)
 
 
-def test_rejected_bind_ends_new_wait_and_its_retry_does_not_move_the_end() -> None:
+def test_wait_ends_with_the_first_start_even_if_its_bind_is_rejected() -> None:
     """Protection begins with the first start, even if its bind was rejected."""
     story = Story()
     story.end(story.start(STARTED), ENDED, Closed.RANDOM_PREEMPT)

@@ -45,7 +45,7 @@ def test_outdated_version_of_a_pod_changes_nothing() -> None:
     assert world.fleet.nodes["n0"].count_free() == 5
 
 
-def test_load_on_an_unknown_node_changes_nothing() -> None:
+def test_adding_load_to_an_unknown_node_changes_nothing() -> None:
     world = a_plain_world()
     world.fleet.load("none", gpus=3, cpu_milli=1, memory_bytes=1, pods=1)
     assert list(world.fleet.nodes) == ["n0"]
@@ -87,7 +87,7 @@ def test_resolution_folded_twice_counts_once() -> None:
     assert world.resolutions_of_subject(resolution.subject) == (resolution,)
 
 
-def test_claims_and_plans_outside_a_what_if_are_kept() -> None:
+def test_claims_and_plans_made_outside_a_what_if_survive_the_next_what_if() -> None:
     world = a_plain_world()
     claim = Claim(payer="n/t/e", uid="u", gpus=2, gpu_ms=2 * HOUR, start=NOW,
                   end=NOW + HOUR, borrowed=False)  # fmt: skip
@@ -104,7 +104,7 @@ def test_claims_and_plans_outside_a_what_if_are_kept() -> None:
     assert world.fleet.nodes["n0"].count_free() == 5
 
 
-def test_node_tolerated_outside_a_what_if_stays_open() -> None:
+def test_tolerate_outside_a_what_if_opens_a_tainted_node_for_good() -> None:
     taint = Taint(key="soon", effect="NoSchedule")
     world = a_world([replace(a_node("n0"), taints=(taint,))])
     assert world.fleet.nodes["n0"].count_free() == 0
@@ -120,14 +120,14 @@ def test_a_run_that_never_started_is_not_protected() -> None:
     assert not is_protected(world, run, NOW)
 
 
-def test_pool_has_room_for_as_many_pods_as_its_nodes_cpus_allow() -> None:
+def test_pool_holds_only_as_many_pods_as_the_cpus_of_its_nodes_allow() -> None:
     world = a_world([replace(a_node("n0"), cpu_milli=5000), replace(a_node("n1"), cpu_milli=2000)])
     pool = world.fleet.pools[("H", a_node("n0").domain)]
     assert pods_room(world.fleet, pool, Shape(2)) == 8
     assert pods_room(world.fleet, pool, Shape(2, cpu_milli=2000)) == 3
 
 
-def test_later_pods_have_the_size_of_running_pods_not_of_spares() -> None:
+def test_later_pods_of_a_run_have_the_size_of_its_pods_not_of_its_spares() -> None:
     world = a_plain_world()
     run = a_run("r", group_gpus=4, spares=2)
     run = replace(run, spec=replace(run.spec, gpus_per_pod=None))

@@ -209,7 +209,7 @@ def test_decoding_an_invalid_budget_raises() -> None:
         ({}, False),
     ],
 )
-def test_gpu_hours_that_the_window_cannot_use_are_warned_about(
+def test_max_gpu_hours_above_concurrency_times_window_get_a_warning(
     changes: dict[str, object], warned: bool
 ) -> None:
     window = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:00:00Z"}
@@ -257,7 +257,7 @@ def record(name: str, owner: str, *parents: str) -> Budget:
         ),
     ],
 )
-def test_parent_cycles_are_reported_by_their_shortest_way(
+def test_shortest_path_of_each_parent_cycle_is_reported(
     budgets: list[Budget], expected: list[str]
 ) -> None:
     assert [problem.value for problem in check_parent_cycles(budgets)] == expected

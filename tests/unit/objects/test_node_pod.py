@@ -46,7 +46,7 @@ def test_invalid_quantity_is_refused(value: object) -> None:
         milli(value)
 
 
-def test_units_are_rounded_up() -> None:
+def test_fractional_quantity_is_rounded_up_to_a_whole_unit() -> None:
     assert units("100m") == 1
 
 
@@ -65,7 +65,7 @@ def test_units_are_rounded_up() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_simulated_node_reads_back(node: Node) -> None:
+def test_simulated_node_is_unchanged_by_writing_and_reading(node: Node) -> None:
     assert node_from_wire(node_to_wire(node, labels=LABELS), labels=LABELS) == node
 
 
@@ -222,7 +222,7 @@ def test_failed_pod_has_exit_code_end_and_deletion_time() -> None:
     )  # fmt: skip
 
 
-def test_evicted_pod_is_rejected_if_it_never_ran_else_disrupted() -> None:
+def test_evicted_pod_counts_as_rejected_if_it_never_ran_otherwise_as_deleted() -> None:
     def pod(**status: object) -> Pod:
         return pod_from_wire({"spec": {"nodeName": "n"}, "status": {"phase": "Failed", **status}})
 

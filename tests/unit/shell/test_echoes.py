@@ -66,7 +66,7 @@ def an_informer() -> tuple[Kernel, MemoryStore, Informer, list[News]]:
     return kernel, store, informer, inbox
 
 
-def test_expected_object_is_no_news_and_its_later_change_is() -> None:
+def test_event_of_an_expected_object_is_ignored_but_its_later_change_is_not() -> None:
     kernel, store, informer, inbox = an_informer()
     informer.expect(at_once(store.create(POD)))
     kernel.settle()
@@ -102,7 +102,7 @@ def test_own_pod_missing_from_a_newer_list_is_reported_as_deleted() -> None:
     assert kernel.now == START
 
 
-def test_cancellation_answered_to_an_unchanged_status_is_news() -> None:
+def test_cancellation_in_the_answer_to_an_unchanged_status_is_noticed() -> None:
     """A starting controller writes every status again, most of them unchanged.
 
     The answer is the stored object, with any change that a user has just made.
@@ -144,7 +144,7 @@ def stopped(run: Wire) -> Wire:
     return {**part(run, "spec"), "stop": True}
 
 
-def test_unexpected_creation_and_deletion_are_news() -> None:
+def test_unexpected_creations_and_deletions_are_noticed() -> None:
     kernel, store, informer, inbox = an_informer()
     made = at_once(store.create(POD))
     kernel.settle()

@@ -218,7 +218,7 @@ def test_stop_while_disconnected_ends_even_if_never_answered() -> None:
     assert world.the_holder() != first
 
 
-def test_leader_with_a_hung_office_loses_the_tenure_until_it_answers() -> None:
+def test_leader_with_a_hung_decision_loop_loses_tenure_until_it_responds() -> None:
     world, hung = World(""), [0]
 
     async def never() -> bool:
@@ -331,7 +331,7 @@ def test_bad_network_never_makes_two_holders(fault: str) -> None:
     assert len(epochs) == len(set(epochs)) >= 1
 
 
-def test_default_margins_keep_two_holders_apart() -> None:
+def test_default_margins_never_allow_two_holders_at_once() -> None:
     assert margin_problems(Margins()) == []
 
 
@@ -349,7 +349,7 @@ def test_default_margins_keep_two_holders_apart() -> None:
                                  "softStop, 7s"),
     ],
 )  # fmt: skip
-def test_unsafe_margins_are_refused_with_the_arithmetic(margins: Margins, said: str) -> None:
+def test_unsafe_margins_are_refused_with_the_calculation(margins: Margins, said: str) -> None:
     process = Kernel(0).process("a")
     store = MemoryStore(process.tasks, process.clock)
     with pytest.raises(BadMargins) as refused:

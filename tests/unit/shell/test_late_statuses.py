@@ -78,7 +78,7 @@ def test_own_status_writes_are_not_written_again(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("kind", "late"), OF_EACH)
-def test_unknowingly_deposed_controller_leaves_successors_status_alone(
+def test_controller_unaware_of_its_deposition_keeps_successors_status(
     kind: str, late: Wire
 ) -> None:
     plant = a_plant(is_shared=True)
@@ -90,7 +90,7 @@ def test_unknowingly_deposed_controller_leaves_successors_status_alone(
     assert version_at(part(stored(plant, kind), "metadata")) == written
 
 
-def test_status_is_own_up_to_the_version_that_was_answered() -> None:
+def test_status_counts_as_our_own_up_to_the_version_of_the_answer() -> None:
     said = StatusCache()
     assert not said.hear(PLACE, 7), "what was never written is owed anyway"
     said.note(PLACE, {"phase": "Running"}, {"metadata": {"resourceVersion": "9"}})

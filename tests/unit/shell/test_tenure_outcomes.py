@@ -167,7 +167,7 @@ def test_sole_process_takes_over_a_held_tenure_without_waiting() -> None:
     assert got.epoch == 2
 
 
-def test_answer_during_a_pause_beyond_the_timeout_is_unknown() -> None:
+def test_call_answered_during_a_pause_longer_than_its_timeout_is_unknown() -> None:
     kernel = Kernel(0)
     process = kernel.process("a")
     outcomes: list[object] = []

@@ -126,7 +126,7 @@ def test_leader_must_forget_a_pod_that_it_was_shown_to_be_gone() -> None:
     assert watched.turn() == []
 
 
-def test_checks_start_again_with_a_new_world() -> None:
+def test_checks_of_a_leader_start_again_when_it_gets_a_new_world() -> None:
     watched = Watched()
     watched.world.put_pod(unwanted())
     watched.turn()

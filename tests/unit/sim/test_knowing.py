@@ -33,7 +33,7 @@ def busy() -> Plant:
     return plant
 
 
-def test_leader_that_read_everything_from_the_store_passes() -> None:
+def test_leader_that_knows_the_same_as_the_store_passes_the_check() -> None:
     assert compared(busy(), ALL) == []
 
 
@@ -67,7 +67,7 @@ def test_leader_with_a_lease_unlike_the_stored_one_is_reported() -> None:
     assert [said for said in compared(plant, {}) if f"slots of lease {name}" in said]
 
 
-def test_leader_that_still_knows_a_deleted_run_passes() -> None:
+def test_leader_that_still_knows_a_deleted_run_passes_the_check() -> None:
     """A reader without the Run cannot know that the lost pod was a separate group."""
     plant = Plant(nodes=3)
     plant.submit(

@@ -243,7 +243,7 @@ def test_second_deletion_with_less_grace_shortens_the_time() -> None:
     assert site.is_gone("r-1-g0-p0")
 
 
-def test_pod_exits_once_with_the_given_code() -> None:
+def test_exit_pod_ends_a_pod_with_the_given_code_only_once() -> None:
     site = Site()
     site.create("r-1-g0-p0")
     site.at(MINUTE)
@@ -253,7 +253,7 @@ def test_pod_exits_once_with_the_given_code() -> None:
     assert not site.fleet.exit_pod(RANK, 3)
 
 
-def test_first_pod_of_each_of_the_next_starts_is_rejected() -> None:
+def test_reject_starts_rejects_the_first_pod_of_each_of_the_next_two_starts() -> None:
     site = Site()
     site.fleet.reject_starts(2)
     site.create("r-1-g0-p0")

@@ -111,7 +111,7 @@ def test_each_kind_of_step_is_parsed_to_its_action(text: str, action: object) ->
         ("[{lasts: 1m, exit: 1}, {}]", (Work(lasts=MINUTE, exit_code=1), Work())),
     ],
 )
-def test_work_of_a_run_is_parsed_to_works_of_its_attempts(
+def test_work_of_a_run_is_parsed_to_one_work_per_attempt(
     work: str, works: tuple[Work, ...]
 ) -> None:
     spec = '{owner: "t:one", resources: {gpuType: H, totalGPUs: 8}}'
@@ -141,7 +141,7 @@ def test_envelope_is_known_from_any_step_that_defines_it() -> None:
         ("ended: {max: 2s}", None, 2000, Unit.SPAN),
     ],
 )
-def test_numbers_are_exact_and_may_have_bounds(
+def test_expected_number_is_parsed_exactly_and_may_be_a_range(
     claim: str, low: int | Fraction | None, high: int | Fraction | None, unit: Unit
 ) -> None:
     action = story(f"expect: [{{run: t/x, {claim}}}]").steps[-1].action

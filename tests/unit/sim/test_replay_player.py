@@ -202,7 +202,7 @@ def test_job_wider_than_a_domain_is_split_into_groups() -> None:
     assert waits(played) == [0, HOUR]
 
 
-def test_ledger_of_a_replay_verifies_and_matches_the_courses() -> None:
+def test_ledger_of_a_replay_verifies_and_has_the_gpu_time_that_its_jobs_used() -> None:
     played = play(setting(2, a=8, b=8), TAKEN_BACK, JobBehaviour(checkpoint=6 * MINUTE))
 
     lines = ledger_lines(played.store)

@@ -50,8 +50,8 @@ class FrontProxy:
         return found
 
     def asker(self, peer: Mapping[str, object] | None, headers: Mapping[str, str]) -> ProxiedUser:
-        """Return the user for whom the API server forwards the request; raise `UntrustedProxy` if
-        the client may not act for users, or names none. `peer` is the client's verified
+        """Return the user who made the request that the API server forwards. Raise `UntrustedProxy`
+        if the client may not act for users, or names none. `peer` is the client's verified
         certificate. `headers` may contain several values of one name."""
         if self.names and not set(_common_names(peer or {})) & set(self.names):
             raise UntrustedProxy(
