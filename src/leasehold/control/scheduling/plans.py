@@ -285,7 +285,7 @@ def can_pay_held(
 
 
 def _short_of_money(turn: Turn, request: StartRequest, walk: QueuePass, first: Instant) -> Plan:
-    """Return the plan of a run that lacks payers: from `first` (T0) on it claims free money (Q6)."""
+    """Return the plan of a run without payers: from `first` (T0) on it claims free money (Q6)."""
     money = _claimable(turn, request, walk) if turn.now >= first else ()
     since = turn.now if money else 0
     return Plan(starts=first, confidence=Confidence.MONEY, held_from=since, money=money)

@@ -20,6 +20,8 @@ from leasehold.core.funding.claims import (
     preference,
 )
 from leasehold.core.funding.cover import cover
+from leasehold.core.funding.funded import funded as locations_with_payers
+from leasehold.core.funding.funded import is_split
 from leasehold.core.placement.pack import (
     candidate_pools,
     fits,
@@ -231,12 +233,41 @@ def _admit(
     if plan is not None:
         return plan, paid
     if not funded:
-        return next((each for each in refusals if each.time_may_help), refusals[0]), paid
+        return _unfunded(world, request, locations, refusals, start=start, now=now), paid
     short = pack(world, request.placement, paid)
     assert isinstance(short, Refused)
     trace = sorted(funded, key=preference)[0][1].trace
     asked = {step.envelope for each in refusals for step in each.trace}
     return _with_trace(short, trace, tuple(sorted(asked))), paid
+
+
+def _unfunded(
+    world: World,
+    request: StartRequest,
+    locations: list[Location],
+    refusals: list[Refused],
+    *,
+    start: Instant,
+    now: Instant,
+) -> Refused:
+    """Return the refusal of a run for which no single location has payers (C7).
+
+    If several locations together have payers for its groups, the run lacks only GPUs.
+    `refusals`: of each location for the whole run.
+    """
+    first = next((each for each in refusals if each.time_may_help), refusals[0])
+    if not is_split(world, request, locations) or isinstance(
+        locations_with_payers(world, request, start, now, locations=locations), Refused
+    ):
+        return first
+    short = Refused(
+        reason=Refusal.CAPACITY,
+        remedy="several locations together pay for it, but too few GPUs are free there; "
+        "wait for leases to end",
+        asked=request.placement.gpus,
+    )
+    asked = {step.envelope for each in refusals for step in each.trace}
+    return _with_trace(short, first.trace, tuple(sorted(asked)))
 
 
 def _in_own_domains(request: StartRequest) -> StartRequest:

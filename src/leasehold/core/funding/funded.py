@@ -79,7 +79,10 @@ def paid_on_empty_fleet(
         world, request, list(rooms), at, now, rooms=rooms, except_for=except_for
     ):
         return None
-    if not paid:
+    is_paid_apart = is_split and not _funded_together(
+        world, request, list(rooms), at, now, except_for=except_for
+    )
+    if not paid and not is_paid_apart:
         return _first_refusal(list(answers.values()))
     return Refused(
         reason=Refusal.CAPACITY,
