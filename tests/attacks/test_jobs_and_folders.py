@@ -23,7 +23,7 @@ def test_nested_variable_references_are_refused_before_filling_memory() -> None:
     env = [{"name": "A0", "value": "x" * 1000}]
     env += [{"name": f"A{n}", "value": f"$(A{n - 1})" * 20} for n in range(1, 12)]
 
-    with pytest.raises(CannotStart, match="more than a process can be given"):
+    with pytest.raises(CannotStart, match="more than a process can get"):
         declared({}, {"env": env}, given={})
 
 

@@ -158,7 +158,7 @@ def test_packed_groups_stay_in_one_domain_and_every_pod_is_placed(
             if answer.reason is Refusal.NO_DOMAIN_FITS:
                 assert answer.limit == total
             else:  # these nodes are short of nothing but places for pods
-                assert "take no more pods" in answer.remedy
+                assert "no more pods fit" in answer.remedy
         return
     ranks = [(each.group, each.spare, each.index) for each in answer.places]
     assert ranks == [

@@ -87,7 +87,7 @@ def test_start_and_stop_messages_use_correct_plurals(up: Servers, tmp_path: Path
     empty = up("--fleet", str(fleet)).start()
     assert " with 0 virtual slots on 0 nodes, " in empty.said[0]
     one = up("--gpus", "1").start()
-    assert " with 1 virtual slot (virtual) on 1 node, " in one.said[0]
+    assert " with 1 virtual slot (flavor virtual) on 1 node, " in one.said[0]
     one.submit(*team(), job("long", "sleep 600"))
     one.wait_phase("long", "Running")
     one.stop()
