@@ -160,7 +160,9 @@ def test_frame_is_read_in_any_portions(ground: Path, zygote: Zygote) -> None:
     assert still_runs_jobs(ground, zygote)
 
 
-def test_frame_of_maximum_size_is_read_and_refused(ground: Path, zygote: Zygote) -> None:
+def test_malformed_frame_of_maximum_size_is_refused_and_zygote_goes_on(
+    ground: Path, zygote: Zygote
+) -> None:
     zygote.send(framed(b"\0" * FRAME_BYTES_MAX))
     assert zygote.answer() == REFUSED
     assert still_runs_jobs(ground, zygote)

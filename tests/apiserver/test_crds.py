@@ -292,7 +292,7 @@ WINDOW = {"start": "2026-02-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}
          {"envelopes": [ENVELOPE], "aggregateCaps": [{**CAP, "envelopes": []}]}),
     ],
 )  # fmt: skip
-def test_invalid_budget_is_refused_with_the_same_field_path(
+def test_api_server_and_our_check_name_same_field_of_invalid_budget(
     real: Client, path: str, spec: dict[str, Any]
 ) -> None:
     wire = {"apiVersion": API_VERSION, "kind": "Budget",

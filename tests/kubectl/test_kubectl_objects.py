@@ -236,7 +236,7 @@ def test_kubectl_wait_ends_when_condition_holds(kubectl: Kubectl, facade: Facade
     kubectl.ok("wait", "--for=delete", "run/waited", "--timeout=20s")
 
 
-def test_kubectl_watch_shows_changes_and_selector_events(kubectl: Kubectl) -> None:
+def test_watch_with_selector_shows_label_changes_as_added_and_deleted(kubectl: Kubectl) -> None:
     kubectl.ok("create", "-f", kubectl.file(run("w1")))
     one = kubectl.start("get", "run", "w1", "-w")
     many = kubectl.start("get", "runs", "-w", "-l", "seen=yes", "--output-watch-events")

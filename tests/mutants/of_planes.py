@@ -34,15 +34,15 @@ PLANES = (
     Mutant(
         "a finalizer is taken off without a look at the head",
         "shell/loop/effects.py",
-        "        return self._finalizers(run, others, asks=True)",
-        "        return self._finalizers(run, others, asks=False)",
+        "        return self._finalizers(run, others, needs_confirmation=True)",
+        "        return self._finalizers(run, others, needs_confirmation=False)",
         _BINDING,
     ),
     Mutant(
         "a status is written over the next owner's",
         "shell/loop/effects.py",
-        "        asks = self._said.is_disputed(place)\n",
-        "        asks = False\n",
+        "        is_disputed = self._said.is_disputed(place)\n",
+        "        is_disputed = False\n",
         _STATUSES,
     ),
     Mutant(

@@ -31,7 +31,7 @@ def test_fewest_equals_the_minimum_over_every_instant_of_the_span(
     starts=st.lists(INSTANTS, max_size=6).map(sorted),
     span=st.integers(1, LAST),
 )
-def test_fewest_from_each_equals_fewest_of_each_single_span(
+def test_minimum_of_many_spans_equals_minimum_of_each_span_alone(
     left: int, drops: list[Drop], starts: list[int], span: int
 ) -> None:
     alone = [fewest(left, drops, start=start, stop=start + span) for start in starts]

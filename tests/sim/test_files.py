@@ -53,7 +53,7 @@ def test_planted_bug_leaves_a_scenario_that_fails_by_itself(
     assert held.output.rstrip().endswith("everything held")
 
 
-def test_story_with_trouble_is_refused_with_another_store(tmp_path: Path) -> None:
+def test_scenario_with_trouble_rejects_the_store_option(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(f"{HEAD}trouble: {{seed: 1, lasts: 1m}}\nsteps: []\n")
     said = CliRunner().invoke(main, ["sim", "scenario", str(file), "--store", "sqlite"])

@@ -41,9 +41,9 @@ def restore(files: tuple[Path, ...], data: DataFolder, *, dry_run: bool) -> None
 
     The archive is the folder or bucket of --archive; files are those of `leasehold ledger export`,
     or ledger-*.jsonl of an archive. A batch is restored only if the head's digest depends on it.
-    Controllers may run in the meantime. It takes the right to keep the ledger, which the controller
-    and administrators of the cluster have. A data folder is restored from a backup instead
-    (`leasehold restore`).
+    Controllers may run in the meantime. The command requires the permission to keep the ledger,
+    which the controller and administrators of the cluster have. A data folder is restored from a
+    backup instead (`leasehold restore`).
     """
     if not isinstance(data, ClusterCopy):
         raise click.UsageError(

@@ -20,9 +20,10 @@ class Mirror(Protocol):
     def trouble(self) -> str: ...
 
     async def sync(self) -> None:
-        """Copy missing files in both directions.
+        """Copy files that one side lacks: from the folder to the remote copy, and back.
 
-        Raises `OSError` if that fails; then no file counts as copied.
+        Raises `OSError` on failure; then the caller must not rely on any copy, and the next call
+        looks for missing files again.
         """
         ...
 

@@ -358,7 +358,8 @@ class ClusterStore:
 
 
 class ClusterWatch:
-    """`ports.store.Watch`: events are read on the client's thread and delivered on the kernel's."""
+    """`ports.store.Watch`: events are read on the client's thread, and delivered on the thread of
+    the simulator's kernel (`sim/kernel.py`)."""
 
     def __init__(
         self, store: ClusterStore, inner: KubernetesWatch, kind: str, tasks: Tasks

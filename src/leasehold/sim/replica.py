@@ -40,7 +40,7 @@ class LaggingReplica:
         self._kinds |= set(kinds)
 
     def stop(self) -> None:
-        """Answer all later reads with the current state."""
+        """Stop lagging: from now on every read gets the current state."""
         self._rate = 0.0
 
     def on_change(self, change: Change) -> None:

@@ -77,7 +77,7 @@ def a_beneficiary(groups: int = 1, gpus: int = 8, *, spread: bool = True) -> Run
     return a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus, spread=spread)
 
 
-def test_site_prefers_dropping_spares_to_shrinking_to_a_lottery() -> None:
+def test_site_prefers_spares_then_shrinking_then_lottery() -> None:
     """Domain a costs a run, b costs a group above the minimum, c costs spares.
 
     On d the rest of the elastic run is protected.
@@ -113,7 +113,7 @@ def test_nodes_with_equal_losses_are_chosen_by_name() -> None:
     assert fleet.places(a_beneficiary()) == (("n1", 8),)
 
 
-def test_groups_of_one_run_do_not_share_a_place() -> None:
+def test_groups_of_one_run_get_different_gpus() -> None:
     """GPUs that the first group takes are not available to the second."""
     fleet = Fleet("ab")
     fleet.fill("n0", gpus=4)

@@ -137,7 +137,7 @@ def test_resolution_without_widths_reads_back_and_replays() -> None:
     assert lottery.replay(read) == []
 
 
-def test_widths_and_owned_last_are_written_and_read_back() -> None:
+def test_sweep_widths_and_owned_last_setting_survive_a_round_trip() -> None:
     made = a_sweep_resolution()
     assert made.lottery is not None
     mine = (("y", tuple(replace(each, is_owned=True) for each in made.lottery.conflict_set[0][1])),)

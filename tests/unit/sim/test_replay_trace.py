@@ -64,7 +64,7 @@ def test_openb_trace_takes_durations_from_two_columns(tmp_path: Path) -> None:
     assert workload.remarks[NEVER_RAN] == 1
 
 
-def test_column_map_names_columns_with_other_headings(tmp_path: Path) -> None:
+def test_columns_with_other_headings_are_read_by_a_column_map(tmp_path: Path) -> None:
     path = write(tmp_path, "when,long,n,who\n5,60,0.5,ann\n6,60,1,bob\n")
     columns = (("submit", "when"), ("duration", "long"), ("gpus", "n"), ("owner", "who"))
 

@@ -35,7 +35,7 @@ def to_series(event: Wire) -> Wire:
 
 
 def from_series(event: Wire) -> Wire:
-    """Return the event in the form of `shell.observe.events`."""
+    """Convert an `events.k8s.io` event into the core/v1 form that `shell.observe.events` uses."""
     series, first = part(event, "series"), text_at(event, "eventTime")
     return {
         "apiVersion": "v1",

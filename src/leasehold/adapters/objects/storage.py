@@ -1,7 +1,8 @@
 """The interface of object storage, in memory or in a file.
 
-`writes` reads and writes objects through it, and `store` reads the changes for watches. Implemented
-in `adapters.memory` and `adapters.sqlite`. Storage handles bytes and versions and checks nothing.
+The module `writes` uses it to read and write objects; the module `store` uses it to read changes
+for watches. Implemented in `adapters.memory` and `adapters.sqlite`. Storage handles bytes and
+versions and checks nothing.
 """
 
 from collections.abc import Callable, Sequence

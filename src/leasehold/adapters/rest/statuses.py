@@ -59,7 +59,7 @@ def failure(refused: RequestRefused) -> Wire:
 
 
 def success(resource: Resource, name: str, uid: str) -> Wire:
-    """Return the answer to a deletion after which the object no longer exists."""
+    """Return the answer to a deletion that removed the object at once (no finalizer keeps it)."""
     details: Wire = {"name": name, "kind": resource.plural}
     if resource.group:
         details["group"] = resource.group

@@ -1,7 +1,7 @@
 """Create, update and delete, for one object or a collection.
 
 Called through `handlers`, after the caller's verb was checked. Every write is one call of the
-store. A dry run is the same call as a rehearsal, so the same rules apply.
+store. A dry run makes the same store call with `rehearse=True`, so the same rules apply.
 """
 
 from collections.abc import Awaitable

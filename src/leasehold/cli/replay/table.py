@@ -1,5 +1,7 @@
 """Formats a replay's report as a table: waits, preemptions and lost work by team, one row per
 setting.
+
+A setting is one combination of fleet, Budgets and configuration.
 """
 
 from collections.abc import Sequence
@@ -69,7 +71,8 @@ def span_of(seconds: float) -> str:
 
 
 def summary_of(replay: Figures) -> str:
-    """Return one sentence about all jobs in a setting."""
+    """Return one sentence about all jobs of one replay: how busy the GPUs were, and what it cost to
+    compute."""
     return (
         f"{replay.busy_percent} % of {plural(replay.gpus, 'GPU')} were in use from the first "
         f"submission to the last; {replay.turns} turns, {replay.cpu_seconds} CPU seconds"

@@ -64,8 +64,8 @@ def handle_overdrafts(turn: Turn) -> bool:
 
 
 def forgive_lowered_caps(turn: Turn) -> None:
-    """Forget that a cap on hours was lowered if it still covers all leases with a limit to their
-    ends (O4).
+    """Forget that a cap on GPU-hours was lowered, if the new cap still pays for every lease that
+    has a time limit until that limit (O4).
 
     This is decided once, at the end of the turn that writes the Budget to the ledger. A new leader
     can then repeat the decision from the ledger.

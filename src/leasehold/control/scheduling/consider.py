@@ -196,8 +196,8 @@ def _consider_sweep(
 ) -> Verdict | None:
     """Return the verdict on the next group of a sweep (G1).
 
-    If that group cannot start, the verdict covers all waiting groups. Those that the sweep lacks to
-    its minimum are planned together, and each further one alone (G2).
+    If that group cannot start, the verdict covers all waiting groups. Those that the sweep still
+    needs to reach its minimum are planned together, and each further one alone (G2).
     """
     world = turn.world
     most = _groups_still_allowed(turn, run) - begun

@@ -144,10 +144,12 @@ def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
 
 
 def enter_hold(turn: Turn, hold: Hold) -> None:
-    """Enter on the calendar what the run holds, less what it has already leased of that.
+    """Enter on the calendar the places and payers that the run holds, less what it has already
+    leased.
 
-    While only the family's leases are ending (O5), the place is still a site (`is_site`). Then only
-    the payers are entered: `finish_activations` finds the place before the queue is walked.
+    If `is_site`, the held places are only the announced site, where other runs' leases may be. That
+    is so if only money was taken back from the family so far (O5), or if a restart lost the status
+    (A4). Then only the payers are entered; `finish_activations` chooses the final places later.
     """
     world, run, found = turn.world, hold.run, hold.reservation
     places = {} if found.is_site else dict(found.held_places)

@@ -75,8 +75,8 @@ def plan_for(
 
     `refused`: why the run cannot start now.
     `family`: leases of the family that keep the run from starting (Q6).
-    `is_first`: the request is for a whole run, or for the groups that a sweep lacks to its
-    minimum. Each further group of a sweep is planned by Q4 only (G2).
+    `is_first`: the request is for a whole run, or for the groups that a sweep still needs to
+    reach its minimum. Each further group of a sweep is planned by Q4 only (G2).
     """
     old = _standing(turn, request.run) if is_first else None
     plan = _plan(turn, request, refused, walk, old=old, family=family, is_first=is_first)
@@ -505,6 +505,8 @@ def enter(turn: Turn, request: StartRequest, plan: Plan) -> None:
     if is_known and start - now > world.policy.reservation_max_wait:
         turn.wake(start - world.policy.reservation_max_wait)
         return
+    # The entry ends at the limit, as the known end of a running lease does. The grace period counts
+    # only for a run that passes a plan ahead (`request.in_the_way` in `admit`, Q8).
     end = min(FOREVER, start + request.end_after)
     turn.calendar.enter(
         uid,

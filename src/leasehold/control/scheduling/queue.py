@@ -327,6 +327,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Non
     world = turn.world
     attempts = next_attempts(world, run, groups)
     opened = turn.start(run, plan, attempts=attempts, reason=Opened.START)
+    # `consider._try` has checked the size.
     assert isinstance(opened, list), f"{run.key}: its size was known"
     world.memory.note_trace(run.uid, plan.trace)
     world.memory.forget_refusal(run.uid)

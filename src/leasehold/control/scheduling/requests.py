@@ -61,7 +61,8 @@ def node_changed_since_blocked(world: World, run: Run, where: UnitState) -> bool
 def groups_short_of_minimum(
     world: World, run: Run, waiting: tuple[int, ...], *, begun: int = 0
 ) -> tuple[int, ...]:
-    """Return the groups that a sweep lacks to its minimum. Only these are planned by Q5 (G2).
+    """Return the groups that a sweep still needs to reach its minimum. Only these are planned by
+    Q5 (G2).
 
     `begun`: the number of groups that a rehearsal has started; they have no leases.
     """

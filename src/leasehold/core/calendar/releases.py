@@ -1,7 +1,8 @@
 """releases: when the slots of a node come free, as far as that is known.
 
-`entries` uses it to keep no more GPUs than plans will need, `outlook` to find the first instant at
-which a pod fits. A slot under two leases (a spare and its filler) is free when both have ended.
+`entries` uses it so that it reserves no GPU for a plan that a lease will free in time; `outlook`
+uses it to find the first instant at which a pod fits. A slot under two leases (a spare and its
+filler) is free when both have ended.
 """
 
 from collections.abc import Collection

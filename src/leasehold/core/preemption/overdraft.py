@@ -282,11 +282,11 @@ def _hours_left(world: World, envelope: Envelope, now: Instant) -> list[tuple[bo
 
 
 def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
-    """Forget that a cap on hours was lowered if it still covers all leases with a limit to their
-    ends.
+    """Forget that a cap on GPU-hours was lowered, if the new cap still pays for every lease that
+    has a time limit until that limit (O4).
 
     Called in the turn in which a Budget changes. Runs that declared a limit must not be cut because
-    other leases use up the hours later (O4).
+    other leases use up the hours later.
     """
     envelope = world.envelopes.get(payer)
     for lent, left in _hours_left(world, envelope, now) if envelope is not None else []:
@@ -295,8 +295,8 @@ def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
 
 
 def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> bool:
-    """Return whether, at a past instant `at`, the cap covered all leases with a limit to their
-    ends.
+    """Return whether, at a past instant `at`, the cap paid for every lease that has a time limit
+    until that limit.
 
     Computes from the leases what `forgive_lowering` found at that instant.
     """

@@ -1,9 +1,9 @@
 """site: choose where a start by preemption will take place (Q5).
 
 The site is the place where the run fits once all leases that may be cut are gone. It is chosen
-before the victims, where the loss is least (R2). The *loss* of a place is the number of GPUs that
-would be cut there by lottery, by shrinking, and of spares. Losses are counted lease by lease and
-node by node; no lottery is simulated. Changes nothing.
+before the victims, where the loss is least (R2). The *loss* of a place is three numbers, compared
+in this order: GPUs taken by lottery, GPUs taken by shrinking, and GPUs of dropped spares. Losses
+are counted lease by lease and node by node; no lottery is simulated. Changes nothing.
 """
 
 from collections.abc import Collection, Iterator

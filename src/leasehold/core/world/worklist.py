@@ -56,8 +56,8 @@ class Worklist:
     # Alarms.
 
     def alarm(self, uid: Uid, at: Instant) -> None:
-        """Look at this run again at `at`; if a turn has already taken the work of `at`, in the next
-        turn."""
+        """Look at this run again at `at`. If a turn at or after `at` has already begun, look at it
+        in the next turn."""
         if at <= self._taken_at:
             self.runs[uid] = None
             return
@@ -135,10 +135,10 @@ class Worklist:
         self._in_place[envelope.key] = (envelope, node_changes)
 
     def is_in_place(self, envelope: Envelope, node_changes: int) -> bool:
-        """Return whether `note_in_place` was called for this envelope and nothing has changed
-        since.
+        """Return whether all leases of this envelope are known to be in locations that it covers.
 
-        An edit of the envelope or a change of any node counts as a change.
+        After an edit of the envelope or a change of any node, this is unknown until `note_in_place`
+        is called again.
         """
         seen, changes = self._in_place.get(envelope.key, (None, -1))
         return seen is envelope and changes == node_changes

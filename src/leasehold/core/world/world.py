@@ -364,7 +364,7 @@ class World:
             self._pods.reload(lease.pod_key)
 
     def fold_ending(self, name: str, ending: Ending) -> Lease:
-        """Mark a lease as ending, and return it. A lease is marked once."""
+        """Mark a lease as ending, and return it. The lease must be open and not marked yet."""
         lease = self.leases[name]
         assert lease.is_open, name
         assert lease.ending is None, name

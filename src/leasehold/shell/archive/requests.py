@@ -79,8 +79,8 @@ class CompactionRequests:
         return None
 
     def _known(self, request: str) -> int | None:
-        """Return the number of the request with this name, if it is one of the last two of this
-        process."""
+        """Return the number of the compaction request called `request`. Only the two newest
+        requests of this process are known; otherwise None."""
         return next(
             (each for each in range(1, self._compactor.requests + 1)[-2:]
              if request == self._name(each)), None

@@ -85,8 +85,8 @@ class Defects:
         self.left_alone -= {uid}
 
     def broken(self, broken: InvariantBroken) -> None:
-        """Quarantine the runs that the violations name. If they name none, or if a run was
-        quarantined before (except for too many steps), also stop binding and preemption."""
+        """Quarantine the runs that the violations name. Also stop binding and preemption if they
+        name none, or if any run is already quarantined for a reason other than too many steps."""
         named = frozenset(uid for each in broken.violations for uid in each.runs)
         for each in broken.violations:
             self._alert(f"defect: {each}")

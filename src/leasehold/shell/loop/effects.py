@@ -63,15 +63,15 @@ Contain = Callable[[About, Exception], object]
 @dataclass(frozen=True, slots=True)
 class Order:
     """One write that is still to be done for the object `key`; `owed` is the list it returns to if
-    it fails. `settle` returns whether the store's answer is good enough. `asks`: the write repeats
-    no committed fact, so leadership is confirmed first."""
+    it fails. `settle` returns whether the store's answer is good enough.
+    `needs_confirmation`: the write repeats no committed fact, so leadership is confirmed first."""
 
     owed: dict[str, None]
     key: str
     write: Write
     settle: Settle
-    asks: bool = False
-    waits: bool = False  # a status: written after pods
+    needs_confirmation: bool = False
+    is_status: bool = False  # written after pods, unless it needs confirmation
 
 
 def _is_news(old: Reservation | None, new: Reservation) -> bool:
@@ -257,20 +257,22 @@ class Effects:
             self._contain(About(kind, name, namespace, uid), error)
 
     async def _place(self, orders: list[Order]) -> bool:
-        """Do one round of writes in the order that the module docstring explains. Statuses are kept
-        for later, except on a store without other leaders. Return whether all writes succeeded;
-        failed ones stay on the list."""
+        """Do one round of writes: pods and Reservations first; then confirm leadership, then do the
+        writes that need it. Other statuses are kept for later. If no other process can lead on this
+        store, do all writes at once. Return whether all writes succeeded; failed ones stay on the
+        list."""
         if not self._ledger.is_shared:
             return await self._send(orders)
-        self._waiting += [order for order in orders if order.waits and not order.asks]
-        complete = await self._send([each for each in orders if not each.waits and not each.asks])
-        asking = [order for order in orders if order.asks] + self._bindings
+        plain = [each for each in orders if not each.needs_confirmation]
+        self._waiting += [order for order in plain if order.is_status]
+        complete = await self._send([order for order in plain if not order.is_status])
+        confirmed = [each for each in orders if each.needs_confirmation] + self._bindings
         self._bindings = []
-        if asking:
+        if confirmed:
             # The uid and version in each write were known before this read; otherwise the read
             # would prove nothing.
             await self._ledger.confirm()
-            complete &= await self._send(asking)
+            complete &= await self._send(confirmed)
         return complete
 
     async def _send(self, orders: list[Order]) -> bool:
@@ -355,7 +357,7 @@ class Effects:
             return answer is None or isinstance(answer, NotFound)
 
         write = Bind(pod.namespace, pod.name, order.node, pod.uid, pod.version)
-        return Order(self._runs, uid, write, settle, asks=True)
+        return Order(self._runs, uid, write, settle, needs_confirmation=True)
 
     def _removal(self, world: World, order: RemovePod, uid: str) -> Order:
         def settle(answer: Answer) -> bool:
@@ -367,7 +369,7 @@ class Effects:
         if self._ledger.is_shared:
             version = pod.version or None
         write = Delete("Pod", pod.namespace, pod.name, pod.uid or None, order.grace, version)
-        return Order(self._runs, uid, write, settle, asks=True)
+        return Order(self._runs, uid, write, settle, needs_confirmation=True)
 
     def _release(self, pod: Pod, uid: str) -> Order:
         """Remove our finalizer from a pod. If the pod's deletion was requested, the store now
@@ -378,7 +380,7 @@ class Effects:
 
         others = tuple(each for each in pod.finalizers if each != LEASE_CLOSED)
         write = SetFinalizers("Pod", pod.namespace, pod.name, others, pod.finalizers, pod.uid)
-        return Order(self._runs, uid, write, settle, asks=True)
+        return Order(self._runs, uid, write, settle, needs_confirmation=True)
 
     def _reservation_orders(self, world: World, subject: str) -> list[Order]:
         reservation = world.reservations.get(subject)
@@ -441,19 +443,20 @@ class Effects:
             self._said.note(place, status, answer)
             return written(answer)
 
-        asks = self._said.is_disputed(place)
-        return [Order(owed, key, PatchStatus(*place[:3], status), settle, asks, waits=True)]
+        is_disputed = self._said.is_disputed(place)
+        write = PatchStatus(*place[:3], status)
+        return [Order(owed, key, write, settle, needs_confirmation=is_disputed, is_status=True)]
 
     def _holding(self, run: Run) -> Order:
-        return self._finalizers(run, (*run.finalizers, LEASES_CLOSED), asks=False)
+        return self._finalizers(run, (*run.finalizers, LEASES_CLOSED), needs_confirmation=False)
 
     def _letting_go(self, run: Run) -> Order:
         others = tuple(each for each in run.finalizers if each != LEASES_CLOSED)
-        return self._finalizers(run, others, asks=True)
+        return self._finalizers(run, others, needs_confirmation=True)
 
-    def _finalizers(self, run: Run, wanted: tuple[str, ...], *, asks: bool) -> Order:
+    def _finalizers(self, run: Run, wanted: tuple[str, ...], *, needs_confirmation: bool) -> Order:
         def settle(answer: Answer) -> bool:
             return isinstance(answer, dict | NotFound | Conflict)  # on a conflict an event follows
 
         write = SetFinalizers("Run", run.namespace, run.name, wanted, run.finalizers, run.uid)
-        return Order(self._runs, run.uid, write, settle, asks)
+        return Order(self._runs, run.uid, write, settle, needs_confirmation)

@@ -62,8 +62,9 @@ class Nemesis:
         self._process.tasks.spawn("revival", self._revive())
 
     def stop(self, *, core: str) -> None:
-        """Stop the attacks and repair the controllers: all of them, or only `core` if it is named.
-        The others are then stopped for good, or stay paused."""
+        """Stop the attacks. Without `core`, repair all controllers. With `core` (a controller's
+        name), repair only that one; the others are crashed for good, or stay paused if they are
+        paused. The nodes' links to the store are repaired in both cases."""
         self._is_over = True
         self._armed.clear()
         for node in list(self._cuts):

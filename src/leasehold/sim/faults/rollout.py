@@ -23,7 +23,8 @@ OUTDATED = "head of a later format"
 
 
 class Version(Record, frozen=True):
-    """The settings of one start of a controller, and whether its program is outdated."""
+    """What a controller process runs with from one start to the next: its settings, and whether its
+    program is too old for the ledger's format."""
 
     config: Config
     has_older_settings: bool = False

@@ -55,9 +55,9 @@ CUTS = (Harm.CUT, Harm.CUT_REQUESTS, Harm.CUT_ANSWERS)
 
 
 class Attack(Record, frozen=True):
-    """One attack. `who` is a role, such as `leader`, or the name of a process. Without a `point`,
-    the attack happens at the time `at`. With one, it happens when its target next makes that store
-    call after `at`."""
+    """One attack. `who` is a role, such as `leader`, or the name of a process. `point` names a
+    store call. With it, the attack happens when the target next makes that call after `at`; without
+    it, exactly at `at`."""
 
     at: Millis
     harm: Harm
