@@ -13,7 +13,7 @@ import pytest
 from tests.seeds import Budget
 
 from leasehold.control.reservations import present
-from leasehold.control.running.life import Standing, is_over, units_of
+from leasehold.control.running.life import UnitStanding, is_over, units_of
 from leasehold.control.scheduling.holds import ends_at, hold_of
 from leasehold.control.scheduling.requests import (
     groups_short_of_minimum,
@@ -174,7 +174,7 @@ def _holds_something(world: World, run: Run) -> Iterator[str]:
 
 def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
     reservation = present(world, run)
-    live = sum(where.standing is Standing.LIVE for where in units_of(world, run).values())
+    live = sum(where.standing is UnitStanding.LIVE for where in units_of(world, run).values())
     is_wide = live * run.spec.group_gpus >= starting_gpus(run.spec)  # no more run at once (G2)
     if run.uid not in world.memory.refusals and not is_wide:
         yield f"{run.key} waits without a stated reason"

@@ -213,7 +213,7 @@ class Turn:
         facts = self._fact_bytes(leases)
         if draft.size + size + facts > limit:
             if facts:  # the Budgets and nodes of a gang may be stated in the batch before it
-                self._state_all_facts(leases)
+                self._record_all_facts(leases)
             self._next_draft()
             return self.start(run, plan, attempts=attempts, reason=reason)
         self._open(leases, size)
@@ -307,11 +307,11 @@ class Turn:
         specs = sum(len(world.budgets[key].wire_spec) for key in payers if key in world.budgets)
         return specs + (len(payers) + len(nodes)) * _ENTRY_BYTES
 
-    def _state_all_facts(self, leases: list[Lease]) -> None:
+    def _record_all_facts(self, leases: list[Lease]) -> None:
         """Write to the batch the Budgets and nodes of these leases, except those that the ledger
         has."""
         for lease in leases:
-            self._state_facts(lease)
+            self._record_facts(lease)
 
     def _open(self, leases: list[Lease], size: int) -> None:
         """Add the leases to the current batch, which must have room for `size` more bytes."""
@@ -321,7 +321,7 @@ class Turn:
         # Move the run to the end of `touched`: pods are created in the order of starts.
         self.touched.pop(leases[0].uid, None)
         for lease in leases:
-            self._state_facts(lease)
+            self._record_facts(lease)
             assert self._drafts[-1] is draft, "a gang and what it rests on have room together"
             self.world.fold_open(lease)
             draft.opened.append(lease)
@@ -356,7 +356,7 @@ class Turn:
         """Replace the payer of a lease: close it and open one lease for each segment (O2)."""
         assert sum(each.gpus for each in segments) == old.gpus, old.name
         for each in segments:
-            self._state_unknown_budget(each.envelope.rpartition("/")[0])
+            self._record_unknown_budget(each.envelope.rpartition("/")[0])
         self._make_room(2 + 4 * len(segments))  # closing and opening belong in one batch
         draft = self._drafts[-1]
         self.close(old.name, end=self.now, why=Closed.REFINANCED)
@@ -494,7 +494,7 @@ class Turn:
                 self._drafts[-1].budgets[key] = None
                 world.fold_budget_fact(key, None)
             elif budget.wire_spec != stated:
-                self._state_budget(key)
+                self._record_budget(key)
         for name, fact in sorted(world.node_facts.items()):
             state = world.fleet.nodes.get(name)
             if state is None:
@@ -502,21 +502,21 @@ class Turn:
                 self._drafts[-1].nodes[name] = NodeFact(name=name, gone=True)
                 world.fold_node_fact(name, None)
             elif (state.node.gpus, state.node.flavor, state.node.domain) != fact:
-                self._state_node(name)
+                self._record_node(name)
 
-    def _state_facts(self, lease: Lease) -> None:
+    def _record_facts(self, lease: Lease) -> None:
         """Write to the batch the lease's Budget and node, unless the ledger has them."""
-        self._state_unknown_budget(lease.payer.rpartition("/")[0])
+        self._record_unknown_budget(lease.payer.rpartition("/")[0])
         if lease.node not in self.world.node_facts:
-            self._state_node(lease.node)
+            self._record_node(lease.node)
 
-    def _state_unknown_budget(self, key: str) -> None:
+    def _record_unknown_budget(self, key: str) -> None:
         """Write the Budget to the batch if the Budget exists and the ledger does not have it."""
         # A spare may become active after its Budget was deleted; there is nothing to write then.
         if key not in self.world.budget_facts and key in self.world.budgets:
-            self._state_budget(key)
+            self._record_budget(key)
 
-    def _state_budget(self, key: str) -> None:
+    def _record_budget(self, key: str) -> None:
         """Write the Budget's present spec to the batch."""
         spec = self.world.budgets[key].wire_spec
         self._make_room(1, len(spec))
@@ -525,7 +525,7 @@ class Turn:
         self.world.fold_budget_fact(key, spec)
         draft.size += len(spec) + _ENTRY_BYTES
 
-    def _state_node(self, name: str) -> None:
+    def _record_node(self, name: str) -> None:
         """Write the node's present GPUs, flavor and domain to the batch."""
         self._make_room(1)
         draft = self._drafts[-1]

@@ -18,7 +18,7 @@ from leasehold.control.questions.reservations import reservation_row
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.who_pays import who_pays
 from leasehold.control.reservations import present
-from leasehold.control.running.life import Standing, units_of
+from leasehold.control.running.life import UnitStanding, units_of
 from leasehold.control.scheduling.requests import all_waiting_groups, start_request_for
 from leasehold.control.views.numbers import RunView, run_view
 from leasehold.core.facts import (
@@ -304,11 +304,11 @@ def _aftermath(world: World, run: Run | None, lost: list[CutRow]) -> list[str]:
     found = (units.get(world.unit_of(run.uid, group)) for group in lost[-1].groups)
     standings = {where.standing for where in found if where is not None}
     what = "It" if run.spec.gang is Gang.RUN else "What was lost"
-    if Standing.FAILED in standings:
+    if UnitStanding.FAILED in standings:
         if run.spec.checkpoint is None:
             return [f"{what} was not requeued, because the run declares no runtime.checkpoint."]
         return [f"{what} was requeued and has ended since."]
-    if Standing.WAITING in standings:
+    if UnitStanding.WAITING in standings:
         return [f"{what} was requeued at its old place and will start again from its checkpoint."]
     return [f"{what} was requeued and started again from its checkpoint."]
 

@@ -24,7 +24,7 @@ from leasehold.control.questions.formats import (
 )
 from leasehold.control.questions.rehearse import Rehearsed, rehearse
 from leasehold.control.questions.subject import Subject
-from leasehold.control.running.life import Standing, units_of
+from leasehold.control.running.life import UnitStanding, units_of
 from leasehold.control.turn import Turn
 from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Phase, Relation, Run
@@ -109,7 +109,7 @@ def _pause(world: World, run: Run) -> str:
     waits = [
         where
         for where in units_of(world, run).values()
-        if where.standing is Standing.WAITING and where.retry_at
+        if where.standing is UnitStanding.WAITING and where.retry_at
     ]
     if not waits:
         return "All its groups have started or ended."

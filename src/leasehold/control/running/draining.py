@@ -8,7 +8,7 @@ spare in, as after a node failure.
 
 from leasehold.control.reasons import NoticeReason
 from leasehold.control.running.failures import make_way
-from leasehold.control.running.open_leases import end_all, end_unit, standing
+from leasehold.control.running.open_leases import end_all, end_unit, leases_not_ending
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Closed, ClosureReason, Run
 from leasehold.core.placement.drain import (
@@ -32,7 +32,7 @@ def leave_drained_nodes(turn: Turn, run: Run) -> None:
         end_all(turn, [spare], ClosureReason(reason=Closed.DROP_SPARE, detail=spare.node))
         _tell(turn, run, spare.node, f"its spare of group {spare.group} is given up")
     for node, unit in places_to_leave(world, run.uid):
-        if any(each.node == node for each in standing(world, run.uid, unit)):
+        if any(each.node == node for each in leases_not_ending(world, run.uid, unit)):
             _leave(turn, run, node, unit, how_to_leave(world, run, node, unit))
 
 
@@ -60,7 +60,9 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: DrainPlan) -> No
             node,
             f"group {first.group} pod {first.index} moves to its spare on {takeover.node}",
         )
-    given_up = [each for each in standing(turn.world, run.uid) if each.group in leaving.groups]
+    given_up = [
+        each for each in leases_not_ending(turn.world, run.uid) if each.group in leaving.groups
+    ]
     end_all(turn, given_up, ClosureReason(reason=Closed.SHRINK, detail=node))
     for group in leaving.groups:
         _tell(turn, run, node, f"group {group} is given up, and the run continues without it")

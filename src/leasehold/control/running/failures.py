@@ -9,7 +9,13 @@ a spare that is needed.
 from collections.abc import Iterable
 
 from leasehold.control.reasons import NoticeReason
-from leasehold.control.running.open_leases import end_all, end_unit, gone_at, live_units, standing
+from leasehold.control.running.open_leases import (
+    end_all,
+    end_unit,
+    gone_at,
+    leases_not_ending,
+    live_units,
+)
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Cause, Closed, ClosureReason, Gang, Lease, Role, Run, Uid
 from leasehold.core.placement.swap import Takeover, swap, vacancies
@@ -36,7 +42,7 @@ def handle_losses(turn: Turn, uid: Uid) -> None:
     if lost:
         _tell(turn, run, lost)
     for unit, _ in live_units(world, uid):
-        if standing(world, uid, unit):
+        if leases_not_ending(world, uid, unit):
             _mend(turn, run, unit)
 
 
@@ -107,14 +113,14 @@ def _close_lost(turn: Turn, lease: Lease) -> None:
 def _mend(turn: Turn, run: Run, unit: int) -> None:
     world = turn.world
     for group, lost in vacancies(world, run.uid, unit).items():
-        left = [lease for lease in standing(world, run.uid) if lease.group == group]
+        left = [lease for lease in leases_not_ending(world, run.uid) if lease.group == group]
         takeovers = swap(world, lost) if left else None
         if takeovers is not None:
             for takeover in takeovers:
                 _take_over(turn, run, takeover)
         elif left or not _lives_without(world, run):
             _give_up(turn, run, unit, group, lost)
-            if unit == WHOLE and not standing(world, run.uid):
+            if unit == WHOLE and not leases_not_ending(world, run.uid):
                 return
 
 
@@ -177,7 +183,7 @@ def _lives_without(world: World, run: Run) -> bool:
 
 
 def _active(world: World, uid: Uid) -> list[Lease]:
-    return [lease for lease in standing(world, uid) if lease.role is not Role.SPARE]
+    return [lease for lease in leases_not_ending(world, uid) if lease.role is not Role.SPARE]
 
 
 def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]]) -> None:
@@ -193,7 +199,7 @@ def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]
     deleted = all(lease.cause is Cause.DELETED for lease in leases)
     reason = Closed.FAIL if deleted else Closed.NODE_FAILURE
     if run.spec.gang is Gang.GROUP or _is_elastic_without(world, run, group):
-        mates = [lease for lease in standing(world, run.uid) if lease.group == group]
+        mates = [lease for lease in leases_not_ending(world, run.uid) if lease.group == group]
         end_all(turn, mates, reason)
         turn.tell(
             "Run",
@@ -214,7 +220,7 @@ def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> 
     """
     world = turn.world
     if run.spec.gang is Gang.RUN and _is_elastic_without(world, run, group):
-        mates = [lease for lease in standing(world, run.uid) if lease.group == group]
+        mates = [lease for lease in leases_not_ending(world, run.uid) if lease.group == group]
         end_all(turn, mates, ClosureReason(reason=Closed.SHRINK, detail=node))
         after = "the run continues without it"
     else:

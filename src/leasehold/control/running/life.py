@@ -17,7 +17,7 @@ from leasehold.core.world.width import desired_gpus, starting_gpus
 from leasehold.core.world.world import World
 
 
-class Standing(StrEnum):
+class UnitStanding(StrEnum):
     """The state of a unit: waiting to start, live, ended well, or failed for good."""
 
     WAITING = "waiting"
@@ -29,14 +29,14 @@ class Standing(StrEnum):
 class UnitState(Record):
     """The state of a unit; `why` explains a wait after a failure, or the failure itself."""
 
-    standing: Standing
+    standing: UnitStanding
     why: str = ""
     retry_at: Instant = 0
     rejected: int = 0  # binds rejected in a row
 
 
-LIVE = UnitState(standing=Standing.LIVE)
-DONE = UnitState(standing=Standing.DONE)
+LIVE = UnitState(standing=UnitStanding.LIVE)
+DONE = UnitState(standing=UnitStanding.DONE)
 BIND_FAILING = "BindFailing"
 NEVER_STARTED = -2  # a key that no unit has
 
@@ -65,8 +65,8 @@ def where_is(world: World, run: Run, key: int) -> UnitState:
     book = world.books.get(run.uid)
     unit = book.units.get(key) if book else None
     where = _standing(world, run, unit)
-    if where.standing is Standing.WAITING and (run.spec.stop or run.deleting):
-        return UnitState(standing=Standing.FAILED, why=Failed.CANCELED)
+    if where.standing is UnitStanding.WAITING and (run.spec.stop or run.deleting):
+        return UnitState(standing=UnitStanding.FAILED, why=Failed.CANCELED)
     return where
 
 
@@ -91,11 +91,11 @@ def phase_of(world: World, run: Run) -> tuple[Phase, str]:
     alike = unstarted(world, run)
     units = {NEVER_STARTED: alike} if alike is not None else units_of(world, run)
     standings = {where.standing for where in units.values()}
-    if Standing.LIVE in standings:
+    if UnitStanding.LIVE in standings:
         return Phase.RUNNING, ""
-    if Standing.WAITING in standings:
+    if UnitStanding.WAITING in standings:
         return Phase.PENDING, ""
-    failed = [where.why for where in units.values() if where.standing is Standing.FAILED]
+    failed = [where.why for where in units.values() if where.standing is UnitStanding.FAILED]
     return (Phase.FAILED, failed[0]) if failed else (Phase.COMPLETED, "")
 
 
@@ -106,7 +106,7 @@ def is_over(world: World, run: Run) -> bool:
 def _standing(world: World, run: Run, unit: UnitHistory | None) -> UnitState:
     last = unit.last if unit is not None else None
     if unit is None or last is None:
-        return UnitState(standing=Standing.WAITING)
+        return UnitState(standing=UnitStanding.WAITING)
     if last.open:
         return LIVE
     match last.outcome:
@@ -121,22 +121,23 @@ def _standing(world: World, run: Run, unit: UnitHistory | None) -> UnitState:
         case Closed.RANDOM_PREEMPT:
             return _requeued_or(run, _drawn(world, last))
         case Closed.SWAP:
-            return UnitState(standing=Standing.WAITING)  # it left a drained node and is requeued
+            # It left a drained node and is requeued.
+            return UnitState(standing=UnitStanding.WAITING)
         case Closed.TIME_LIMIT:
-            return UnitState(standing=Standing.FAILED, why=Failed.TIME_LIMIT)
+            return UnitState(standing=UnitStanding.FAILED, why=Failed.TIME_LIMIT)
         case Closed.CANCELED:
-            return UnitState(standing=Standing.FAILED, why=Failed.CANCELED)
+            return UnitState(standing=UnitStanding.FAILED, why=Failed.CANCELED)
         case Closed.SHRINK | Closed.DROP_SPARE | Closed.REFINANCED:
             # Only passing closures: an elastic group that was given up may start again.
-            return UnitState(standing=Standing.WAITING)
+            return UnitState(standing=UnitStanding.WAITING)
         case _:
             assert_never(last.outcome)
 
 
 def _requeued_or(run: Run, failed: Failed) -> UnitState:
     if run.spec.checkpoint is not None:
-        return UnitState(standing=Standing.WAITING)
-    return UnitState(standing=Standing.FAILED, why=failed)
+        return UnitState(standing=UnitStanding.WAITING)
+    return UnitState(standing=UnitStanding.FAILED, why=failed)
 
 
 def _drawn(world: World, last: Attempt) -> Failed:
@@ -160,16 +161,18 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
             is_over = blocked_at != world.node_changes or _was_planned_since(world, run)
             wait = 0 if is_over else policy.bind_blocked_for
         return UnitState(
-            standing=Standing.WAITING,
+            standing=UnitStanding.WAITING,
             why=BIND_FAILING,
             retry_at=last.ended_at + wait,
             rejected=count,
         )
     failures = unit.own_failures()
     if failures > run.spec.retries:
-        return UnitState(standing=Standing.FAILED, why=Failed.WORKLOAD)
+        return UnitState(standing=UnitStanding.FAILED, why=Failed.WORKLOAD)
     wait = backoff(policy.retry_backoff, policy.retry_backoff_max, failures)
-    return UnitState(standing=Standing.WAITING, why=Failed.WORKLOAD, retry_at=last.ended_at + wait)
+    return UnitState(
+        standing=UnitStanding.WAITING, why=Failed.WORKLOAD, retry_at=last.ended_at + wait
+    )
 
 
 def _was_planned_since(world: World, run: Run) -> bool:

@@ -46,7 +46,7 @@ def live_units(world: World, uid: Uid) -> list[tuple[int, Attempt]]:
     return [(key, last) for key, last in found if last is not None and last.open]
 
 
-def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
+def leases_not_ending(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
     """Return the open leases of a unit that are not ending."""
     return [
         lease
@@ -73,4 +73,4 @@ def end_all(
 
 def end_unit(turn: Turn, uid: Uid, unit: int, why: Closed | ClosureReason) -> None:
     """Mark every open lease of a unit as ending, except those that are ending already."""
-    end_all(turn, standing(turn.world, uid, unit), why)
+    end_all(turn, leases_not_ending(turn.world, uid, unit), why)

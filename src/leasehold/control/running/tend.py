@@ -9,16 +9,16 @@ from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import cancel_reservation
 from leasehold.control.running.draining import leave_drained_nodes
 from leasehold.control.running.failures import handle_losses
-from leasehold.control.running.life import Standing, is_over, units_of
+from leasehold.control.running.life import UnitStanding, is_over, units_of
 from leasehold.control.running.open_leases import (
     end_all,
     end_unit,
     gone_at,
     is_bound,
     is_gone,
+    leases_not_ending,
     live_units,
     pod_of,
-    standing,
 )
 from leasehold.control.turn import Turn
 from leasehold.core.facts import (
@@ -136,7 +136,7 @@ def _close_refused(turn: Turn, uid: Uid) -> None:
     """Close leases whose objects the store refuses for good, because they must not block the
     ledger."""
     world = turn.world
-    for lease in standing(world, uid):
+    for lease in leases_not_ending(world, uid):
         if lease.name in world.refused_leases:
             end = turn.now
             turn.close(lease.name, end=end, why=Closed.FAIL, cause=Cause.REFUSED)
@@ -214,7 +214,7 @@ def _has_paused(turn: Turn, pod: Pod) -> bool:
 
 def _end_orphans(turn: Turn, uid: Uid) -> None:
     """End the leases of a run whose object is gone."""
-    end_all(turn, standing(turn.world, uid), Closed.CANCELED, grace=0)
+    end_all(turn, leases_not_ending(turn.world, uid), Closed.CANCELED, grace=0)
 
 
 def _bind_or_give_up(turn: Turn, run: Run) -> None:
@@ -225,7 +225,7 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
     world = turn.world
     failing: dict[int, str] = {}
     unstarted: dict[int, tuple[Lease, Pod]] = {}  # by unit
-    for lease in standing(world, run.uid):
+    for lease in leases_not_ending(world, run.uid):
         pod = pod_of(world, lease)
         if lease.role is Role.SPARE or (pod is not None and pod.is_bound):
             continue
@@ -309,16 +309,16 @@ def _take_back(turn: Turn, run: Run, group: int) -> None:
 
     If a running gang grew by that group, only this group ends.
     """
-    mates = [lease for lease in standing(turn.world, run.uid) if lease.group == group]
+    mates = [lease for lease in leases_not_ending(turn.world, run.uid) if lease.group == group]
     if not any(lease.reason is Opened.GROW for lease in mates):
-        mates = standing(turn.world, run.uid, turn.world.unit_of(run.uid, group))
+        mates = leases_not_ending(turn.world, run.uid, turn.world.unit_of(run.uid, group))
     end_all(turn, mates, Closed.FAIL)
     turn.again = True
 
 
 def _stop_if_asked(turn: Turn, run: Run) -> None:
     if run.spec.stop or run.deleting:
-        if standing(turn.world, run.uid):
+        if leases_not_ending(turn.world, run.uid):
             turn.tell("Run", run.key, NoticeReason.CANCELED, "cancelled by its user")
         end_unit(turn, run.uid, WHOLE, Closed.CANCELED)
 
@@ -331,7 +331,7 @@ def _stop_at_limit(turn: Turn, run: Run) -> None:
         if not turn.time_trusted or turn.now < limit:
             turn.world.work.alarm(run.uid, limit)
             continue
-        if standing(turn.world, run.uid, unit):
+        if leases_not_ending(turn.world, run.uid, unit):
             end_unit(turn, run.uid, unit, Closed.TIME_LIMIT)
             turn.tell("Run", run.key, NoticeReason.TIME_LIMIT, "runtime.maxDuration is reached")
 
@@ -354,7 +354,7 @@ def _release_spares(turn: Turn, run: Run) -> None:
             if world.unit_of(run.uid, lease.group) == unit
         ]
         if all(lease.role is Role.SPARE for lease in leases):
-            if vacancies(world, run.uid, unit) and standing(world, run.uid, unit):
+            if vacancies(world, run.uid, unit) and leases_not_ending(world, run.uid, unit):
                 continue  # a lost pod comes back on a spare once its filler is gone
             for lease in leases:
                 why = lease.ending.why if lease.ending else attempt.why
@@ -368,7 +368,7 @@ def _sort(turn: Turn, run: Run) -> None:
     """
     world = turn.world
     units = units_of(world, run)
-    waiting = any(where.standing is Standing.WAITING for where in units.values())
+    waiting = any(where.standing is UnitStanding.WAITING for where in units.values())
     world.work.file(run.uid, is_pending=waiting, is_elastic=_wishes(world, run))
     if is_over(world, run):
         world.memory.forget_refusal(run.uid)

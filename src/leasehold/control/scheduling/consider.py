@@ -12,7 +12,7 @@ from leasehold.control.preemption.publish import Announced, can_publish
 from leasehold.control.reservations import present
 from leasehold.control.running.life import (
     BIND_FAILING,
-    Standing,
+    UnitStanding,
     UnitState,
     units_of,
     unstarted,
@@ -224,7 +224,9 @@ def _groups_still_allowed(turn: Turn, run: Run) -> int:
     most = group_count(run.spec, starting_gpus(run.spec))
     book = turn.world.books.get(run.uid)  # only groups that had a lease: a sweep may be large
     started = book.units if book is not None else ()
-    return most - sum(where_is(turn.world, run, key).standing is Standing.LIVE for key in started)
+    return most - sum(
+        where_is(turn.world, run, key).standing is UnitStanding.LIVE for key in started
+    )
 
 
 def _plans_beyond(
@@ -263,7 +265,7 @@ def _denied(turn: Turn, run: Run) -> Denied | None:
         return Denied(refused=not_allowed, then=ReservationChange.CANCEL)
     alike = unstarted(turn.world, run)
     units = [alike] if alike is not None else units_of(turn.world, run).values()
-    waiting = [where for where in units if where.standing is Standing.WAITING]
+    waiting = [where for where in units if where.standing is UnitStanding.WAITING]
     for where in waiting:
         turn.wake(where.retry_at)
     if waiting and all(_backs_off(turn, run, where) for where in waiting):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from leasehold.control.reasons import NoticeReason
 from leasehold.control.reservations import cancel_reservation, release
-from leasehold.control.running.life import BIND_FAILING, Standing, units_of
+from leasehold.control.running.life import BIND_FAILING, UnitStanding, units_of
 from leasehold.control.scheduling.plans import can_pay_held, claims_of_held
 from leasehold.control.scheduling.requests import start_request_for, waiting_groups
 from leasehold.control.turn import Turn
@@ -115,7 +115,7 @@ def _is_blocked(turn: Turn, run: Run) -> bool:
     return any(
         where.why == BIND_FAILING and where.rejected >= attempts and where.retry_at > turn.now
         for where in units_of(turn.world, run).values()
-        if where.standing is Standing.WAITING
+        if where.standing is UnitStanding.WAITING
     )
 
 
@@ -132,7 +132,7 @@ def give_up(turn: Turn, hold: Hold, why: str = "") -> None:
     """
     world, run = turn.world, hold.run
     turn.calendar.forget(run.uid)
-    if any(where.standing is Standing.LIVE for where in units_of(world, run).values()):
+    if any(where.standing is UnitStanding.LIVE for where in units_of(world, run).values()):
         release(turn, run)
         return
     if not why:

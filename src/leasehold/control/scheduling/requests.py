@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from leasehold.control.running.elastic import borrowed_gpus
 from leasehold.control.running.life import (
-    Standing,
+    UnitStanding,
     UnitState,
     unit_keys,
     units_of,
@@ -26,7 +26,7 @@ def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
 
     def is_ready(where: UnitState) -> bool:
         is_due = where.retry_at <= now or node_changed_since_blocked(world, run, where)
-        return where.standing is Standing.WAITING and is_due
+        return where.standing is UnitStanding.WAITING and is_due
 
     alike = unstarted(world, run)
     ready: Sequence[int]
@@ -43,9 +43,9 @@ def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
     """Return all waiting groups of a sweep, including groups that pause before a retry."""
     alike = unstarted(world, run)
     if alike is not None:
-        return tuple(unit_keys(run)) if alike.standing is Standing.WAITING else ()
+        return tuple(unit_keys(run)) if alike.standing is UnitStanding.WAITING else ()
     units = units_of(world, run)
-    return tuple(key for key, where in units.items() if where.standing is Standing.WAITING)
+    return tuple(key for key, where in units.items() if where.standing is UnitStanding.WAITING)
 
 
 def node_changed_since_blocked(world: World, run: Run, where: UnitState) -> bool:
@@ -73,7 +73,7 @@ def groups_short_of_minimum(
     for key in book.units if book else ():
         if needed <= 0:
             break  # usually at once; a sweep may have many groups
-        needed -= where_is(world, run, key).standing is Standing.LIVE
+        needed -= where_is(world, run, key).standing is UnitStanding.LIVE
     return waiting[: max(0, needed)]
 
 

@@ -5,7 +5,7 @@ Statuses, the answers of the command line and the expectations of scenarios all 
 """
 
 from leasehold.control.reservations import present
-from leasehold.control.running.life import Standing, phase_of, units_of
+from leasehold.control.running.life import UnitStanding, phase_of, units_of
 from leasehold.control.running.open_leases import is_bound, live_units
 from leasehold.core.facts import (
     Closed,
@@ -218,7 +218,7 @@ def _running_words(world: World, run: Run) -> str:
         cut = _cut_by(world, run)
         words += f", shrunk by resolver ({', '.join(cut)})" if cut else ""
     waiting = [
-        key for key, where in units_of(world, run).items() if where.standing is Standing.WAITING
+        key for key, where in units_of(world, run).items() if where.standing is UnitStanding.WAITING
     ]
     if waiting:
         words += f", {len(waiting)} groups wait"
@@ -266,7 +266,7 @@ def _pause_words(world: World, run: Run, refused: Refused) -> str:
     waits = {
         key: where
         for key, where in units_of(world, run).items()
-        if where.standing is Standing.WAITING and where.retry_at
+        if where.standing is UnitStanding.WAITING and where.retry_at
     }
     if not waits:
         return refused.remedy
