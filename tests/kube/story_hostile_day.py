@@ -297,7 +297,7 @@ def test_run_starts_once_its_namespace_has_a_service_account(day: Day) -> None:
             each["metadata"] = {**each["metadata"], "namespace": "fresh"}  # type: ignore[dict-item]
         day.plane.kubectl.ok("apply", "-f", day.plane.kubectl.file(*documents))
         day.plane.until(lambda: "serviceaccount" in day.message("early", "fresh"))
-        assert "asked again after a pause" in day.message("early", "fresh")
+        assert "tries again after a pause" in day.message("early", "fresh")
     finally:
         os.kill(day.manager, signal.SIGCONT)
     day.plane.until(lambda: '"phase": "Running"' in day.message("early", "fresh"))

@@ -74,8 +74,8 @@ def test_kubectl_debug_and_exec_are_refused_with_explanation(
 
     for words, says in (
         (["debug", "bugged", "--image=busybox"], "log in to the node for that"),
-        (["debug", "bugged", "--image=busybox", "--copy-to=c"], "pods are made from leases"),
-        (["debug", "node/n8", "--image=busybox"], "pods are made from leases"),
+        (["debug", "bugged", "--image=busybox", "--copy-to=c"], "leases create pods"),
+        (["debug", "node/n8", "--image=busybox"], "leases create pods"),
         (["exec", "bugged", "--", "true"], "log in to the node for that"),
     ):
         done = kubectl(*words, "-n", "vision")

@@ -90,7 +90,7 @@ def test_user_without_compact_verb_cannot_compact_ledger(working: Plane) -> None
 def test_malformed_compaction_request_is_refused_with_explanation(working: Plane) -> None:
     path = "/apis/query.rq.davidlangworthy.io/v1/compaction"
     ask = working.cluster.client.ask
-    for body, said in (({"keep": "soon"}, "keep: 'soon' is no span"), ({"keep": 7}, "keep")):
+    for body, said in (({"keep": "soon"}, "keep: 'soon' is not a duration"), ({"keep": 7}, "keep")):
         answer = ask("POST", path, body)
         assert (answer.status, said in answer.json["message"]) == (422, True), answer.body
     assert ask("GET", path).status == 405

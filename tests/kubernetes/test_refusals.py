@@ -305,4 +305,4 @@ def test_cancelled_run_cannot_be_restarted(people: Cluster) -> None:
     body = json.dumps({"spec": {"stop": False}}).encode()
     answer = people.client.ask("PATCH", f"{RUNS}/stopped", body, headers=patch)
     assert answer.status == 422
-    assert "stays so" in answer.json["message"]
+    assert "cannot be resumed" in answer.json["message"]

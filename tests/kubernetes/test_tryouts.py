@@ -41,7 +41,7 @@ def test_run_with_refused_template_gets_no_lease_and_shows_why(plane: Plane) -> 
     second = plane.controller("second")
     plane.until(lambda: "contained" in second.log())
     assert plane.all("leases") == []
-    assert "asked again after a pause" in _run_status(plane, "strict", "bad")["message"]
+    assert "tries again after a pause" in _run_status(plane, "strict", "bad")["message"]
     # The Run is not edited: the API server may later allow what it has refused.
     allow = {"pod-security.kubernetes.io/enforce": None}
     _patch(plane, f"{NAMESPACES}/strict", {"metadata": {"labels": allow}})

@@ -76,7 +76,7 @@ def test_pod_is_placed_on_node_that_reaches_all_its_volumes(plane: Plane) -> Non
     plane.until_phase("one", "Running")
     assert [pod["spec"]["nodeName"] for pod in bound(plane)] == ["n3"]
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(runs[1]))
-    plane.until(lambda: "can be reached from 1 node" in str(plane.run("two").get("status")))
+    plane.until(lambda: "reachable from 1 node" in str(plane.run("two").get("status")))
     # The next leader reads the volumes itself, also of running Runs: they may be placed again.
     assert first.stop() == 0
     second = plane.controller("second")

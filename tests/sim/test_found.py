@@ -302,6 +302,18 @@ def test_reclaim_of_an_envelope_does_not_delay_known_start_of_earlier_run() -> N
     assert play(kept_plan("an-owner-leaves-a-known-start")).problems == []
 
 
+def test_hold_that_a_new_leader_cannot_find_again_is_given_up() -> None:
+    """The status that named the held place was lost, and the place was taken. The reservation was
+    Blocked, planned again, and preempted a second time for one announcement. (Seed 381.)"""
+    assert play(kept_plan("a-lost-hold-is-given-up")).problems == []
+
+
+def test_plan_does_not_stand_beyond_a_window_that_an_edit_moved() -> None:
+    """An edited Budget opened a window earlier than the next edge known so far, and a refusal stood
+    after the window had opened. (Seed 263.)"""
+    assert play(kept_plan("an-edited-window-is-noticed")).problems == []
+
+
 IN_LINE = """title: One after another
 fleet: [{"domain": "a", "nodes": 1, "gpus": 2, "flavor": "H", "region": "r1", "cluster": "c1"}]
 budgets: {"t/t": {"owner": "o", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 2}]}}

@@ -79,7 +79,7 @@ def prepare_new(request: Request, target: Target, obj: Wire) -> None:
     if not metadata.get("name"):
         prefix = metadata.get("generateName")
         if not isinstance(prefix, str) or not prefix:
-            why = "set this field or metadata.generateName"
+            why = "this field is required, unless metadata.generateName is set"
             raise invalid(target.resource, "", [("metadata.name", why)])
         suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_CHARS))
         metadata["name"] = prefix[: NAME_CHARS_MAX - _SUFFIX_CHARS] + suffix

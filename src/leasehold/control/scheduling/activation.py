@@ -184,17 +184,18 @@ def _activate(turn: Turn, due: Due) -> bool:
         now=turn.now,
         seeder=lambda: subject.seed(turn),
     )
+    hold = hold_of(world, request.run)
+    is_lost = isinstance(answer, Refused) or bool(answer.cuts.kept)
+    if is_lost and hold is not None and _has_cut(hold):
+        # This happens to a new leader: the status that named the held place was lost, and the
+        # place is not free any more. A second preemption is not allowed.
+        give_up(turn, hold, "the place that was held is not free and was not found again")
+        return True
     if isinstance(answer, Refused):
         block(turn, request.run, replace(answer, reason=due.refused.reason))
         return True
     if not answer.cuts.kept and found.state is State.PENDING:
         return False  # the run will fit as soon as the ending leases are gone
-    hold = hold_of(world, request.run)
-    if answer.cuts.kept and hold is not None and _has_cut(hold):
-        # This happens to a new leader: the status that named the held place was lost, and the
-        # place is not free any more. A second preemption is not allowed.
-        give_up(turn, hold, "the place that was held is not free and was not found again")
-        return True
     if answer.cuts.kept:
         _publish(turn, due, answer, subject)
     hold_plan(turn, request.run, found, answer.plan)

@@ -138,7 +138,8 @@ class StandingPlans:
         if is_other or not self._edges[0] <= turn.now < self._edges[1]:
             world.journal.note_all()
             self._policy, self._is_trusted = world.policy, turn.time_trusted
-            self._edges = turn.now, _next_edge(world, turn.now)
+        # An edit of a Budget may have moved an edge of a window: look for the next one again.
+        self._edges = turn.now, _next_edge(world, turn.now)
         self.catch_up()
         walk.catch_up = self.catch_up_in_walk
         walk.possible = self._possible

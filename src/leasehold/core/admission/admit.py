@@ -256,18 +256,18 @@ def _unfunded(
     `refusals`: of each location for the whole run.
     """
     first = next((each for each in refusals if each.time_may_help), refusals[0])
+    asked = tuple(sorted({step.envelope for each in refusals for step in each.trace}))
     if not is_split(world, request, locations) or isinstance(
         locations_with_payers(world, request, start, now, locations=locations), Refused
     ):
-        return first
+        return replace(first, elsewhere=asked)
     short = Refused(
         reason=Refusal.CAPACITY,
         remedy="several locations together pay for it, but too few GPUs are free there; "
         "wait for leases to end",
         asked=request.placement.gpus,
     )
-    asked = {step.envelope for each in refusals for step in each.trace}
-    return _with_trace(short, first.trace, tuple(sorted(asked)))
+    return _with_trace(short, first.trace, asked)
 
 
 def _in_own_domains(request: StartRequest) -> StartRequest:
